@@ -50,6 +50,8 @@ struct MapCache {
     unread: BTreeSet<MapKey>,
     /// Those of them whose namespace came into use. The watch reads them.
     wanted: BTreeSet<MapKey>,
+    /// Namespaces in use whose maps were unread last. The scope includes them once they are read.
+    waiting: BTreeSet<Box<str>>,
     saturation: Maps<SaturationEntry>,
     to_zero: Maps<ScaleToZeroEntry>,
     classes: Maps<ServiceClasses>,
@@ -59,6 +61,11 @@ impl MapCache {
     /// Parsed maps.
     fn parsed(&self) -> impl Iterator<Item = &MapKey> {
         self.saturation.keys().chain(self.to_zero.keys()).chain(self.classes.keys())
+    }
+
+    fn unread_in(&self, namespace: &str) -> impl Iterator<Item = &MapKey> {
+        let first = MapKey::new(namespace, "");
+        self.unread.range(first..).take_while(move |key| *key.namespace == *namespace)
     }
 
     /// Returns whether it was parsed.
@@ -129,7 +136,8 @@ impl ConfigMaps {
         let _parsing = self.lock_parsing();
         let (unused, wanted): (Vec<MapKey>, Vec<MapKey>) = {
             let cache = self.cache();
-            let is_used = |key: &&MapKey| scope.includes(&key.namespace);
+            let is_used =
+                |key: &&MapKey| scope.includes(&key.namespace) || cache.waiting.contains(&key.namespace);
             let is_local = |key: &&MapKey| *key.namespace != *self.names.namespace;
             let unused = cache.parsed().filter(is_local).filter(|key| !is_used(key));
             (unused.cloned().collect(), cache.unread.iter().filter(is_used).cloned().collect())
@@ -143,18 +151,23 @@ impl ConfigMaps {
     /// Leaves out what belongs to a namespace whose local maps are not read yet, and has them read. A change of the maps
     /// follows.
     pub(crate) fn retain_read<T>(&self, all: &mut Vec<T>, namespace_of: impl Fn(&T) -> &str) {
-        let mut wanted = BTreeSet::new();
+        let (mut waiting, mut wanted) = (BTreeSet::new(), Vec::new());
         {
             let cache = self.cache();
             all.retain(|one| {
-                let first = MapKey::new(namespace_of(one), "");
-                let of_namespace =
-                    cache.unread.range(&first..).take_while(|key| key.namespace == first.namespace);
-                let before = wanted.len();
-                wanted.extend(of_namespace.cloned());
-                wanted.len() == before
+                let namespace = namespace_of(one);
+                let mut unread = cache.unread_in(namespace).peekable();
+                let is_read = unread.peek().is_none();
+                if !is_read && waiting.insert(Box::from(namespace)) {
+                    wanted.extend(unread.cloned());
+                }
+                is_read
             });
+            if cache.waiting == waiting {
+                return;
+            }
         }
+        self.change(|cache| cache.waiting = waiting);
         self.want(wanted);
     }
 
@@ -173,7 +186,7 @@ impl ConfigMaps {
         let scope = self.local_scope.read().unwrap_or_else(PoisonError::into_inner);
         namespace == self.names.namespace
             || scope.as_ref().is_none_or(|scope| scope.includes(namespace))
-            || self.cache().wanted.iter().any(|key| *key.namespace == *namespace)
+            || self.cache().waiting.contains(namespace)
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut MapCache) -> T) -> T {
