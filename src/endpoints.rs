@@ -44,23 +44,33 @@ const MAX_CONNECTIONS: usize = 96;
 /// Limit for a request head, and for the drain at shutdown.
 const HEADER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
-/// Requires callers that may `get` the path. An unknown path is 404 for every caller, without a request to the API
+/// Requires callers that may `get` the path, except `refused`: a user whose token is in the hands of tenants. An unknown path is 404 for every caller, without a request to the API
 /// server.
-pub(crate) fn require_authorization(router: Router, auth: Arc<DelegatedAuth>) -> Router {
+pub(crate) fn require_authorization(
+    router: Router,
+    auth: Arc<DelegatedAuth>,
+    refused: Option<Arc<str>>,
+) -> Router {
     router.route_layer(axum::middleware::from_fn(move |request: Request, next: Next| {
-        let auth = auth.clone();
+        let (auth, refused) = (auth.clone(), refused.clone());
         async move {
             let action = Action::Path { verb: "get", path: request.uri().path().to_owned() };
             // Not its certificate: only the API server has one, and it does not ask for these paths.
             let address = request.extensions().get::<Connection>().and_then(|c| c.peer.address());
             let peer = Peer::default().at(address);
             match auth.check_request(&peer, request.headers(), action).await {
+                Ok(user) if refused.is_some_and(|refused| *refused == *user.name) => {
+                    (StatusCode::FORBIDDEN, FOR_PICKERS).into_response()
+                }
                 Ok(_) => next.run(request).await,
                 Err(error) => error_response(&error),
             }
         }
     }))
 }
+
+const FOR_PICKERS: &str =
+    "this account is for the metrics of endpoint pickers; use another to read those of the controller";
 
 fn error_response(error: &AuthError) -> Response {
     let mut response = (error.status(), error.to_string()).into_response();
@@ -274,7 +284,7 @@ mod tests {
 
         let fake = permissive_api();
         let auth = Arc::new(DelegatedAuth::new(fake.client()));
-        let router = require_authorization(metrics_router(Registry::new(), None), auth);
+        let router = require_authorization(metrics_router(Registry::new(), None), auth, None);
         for (path, status, reviews) in [
             ("/a1", StatusCode::NOT_FOUND, 0),
             ("/metrics/", StatusCode::NOT_FOUND, 0),
@@ -286,6 +296,20 @@ mod tests {
             let answer = router.clone().oneshot(request.body(axum::body::Body::empty()).unwrap()).await;
             assert_eq!(answer.unwrap().status(), status, "{path}");
             assert_eq!(fake.requests().len(), reviews, "{path}: {:?}", fake.requests());
+        }
+    }
+
+    #[tokio::test]
+    async fn refused_user_reads_no_metrics() {
+        use tower::ServiceExt as _;
+
+        for (refused, status) in [("alice", StatusCode::FORBIDDEN), ("bob", StatusCode::OK)] {
+            let auth = Arc::new(DelegatedAuth::new(permissive_api().client()));
+            let router = metrics_router(Registry::new(), None);
+            let router = require_authorization(router, auth, Some(refused.into()));
+            let request = Request::get("/metrics").header(header::AUTHORIZATION, "Bearer t");
+            let answer = router.oneshot(request.body(axum::body::Body::empty()).unwrap()).await;
+            assert_eq!(answer.unwrap().status(), status, "{refused}");
         }
     }
 

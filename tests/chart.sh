@@ -207,9 +207,9 @@ opens "8081 9443 8443"
 opens "8081 8443" --set wva.webhook.enabled=false
 opens "8081 6443 8443" --set wva.webhook.enabled=false,wva.externalMetrics.enabled=true
 opens "8081 9443 6443" --set wva.externalMetrics.enabled=true,wva.metrics.enabled=false
-# Endpoint pickers get short-lived tokens of the metrics reader, or the token of the values.
-reader="{\"name\":\"EPP_METRIC_READER_SERVICE_ACCOUNT\",\"value\":\"$release-metrics-reader\"}"
-requests="{\"apiGroups\":[\"\"],\"resourceNames\":[\"$release-metrics-reader\"],\"resources\":[\"serviceaccounts/token\"],\"verbs\":[\"create\"]}"
+# Endpoint pickers get short-lived tokens of the picker reader, or the token of the values.
+reader="{\"name\":\"EPP_METRIC_READER_SERVICE_ACCOUNT\",\"value\":\"$release-picker-reader\"}"
+requests="{\"apiGroups\":[\"\"],\"resourceNames\":[\"$release-picker-reader\"],\"resources\":[\"serviceaccounts/token\"],\"verbs\":[\"create\"]}"
 picker='"name":"EPP_METRIC_READER_BEARER_TOKEN"'
 holds "$all" "$reader" defaults
 holds "$all" "$requests" defaults

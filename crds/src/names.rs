@@ -17,6 +17,8 @@ pub const INSTANCE_LABEL: &str = "wva.llmd.ai/controller-instance";
 pub const ROLE_LABEL: &str = "llm-d.ai/role";
 /// Namespace label: the controller reads local ConfigMaps there even without a VA.
 pub const CONFIG_ENABLED_LABEL: &str = "wva.llmd.ai/config-enabled";
+/// Namespace label: `"true"` sends the token of `EPP_METRIC_READER_SERVICE_ACCOUNT` to the namespace's endpoint pickers.
+pub const PICKER_TOKEN_LABEL: &str = "wva.llmd.ai/picker-token";
 /// Namespace annotation: `"true"` excludes the namespace from management.
 pub const EXCLUDE_ANNOTATION: &str = "wva.llmd.ai/exclude";
 /// VA annotation: `auto`, `recommend`, `paused` or `fixed=N`.

@@ -16,7 +16,9 @@ impl Process {
         let (limits, shutdown) = (endpoints::limits("/metrics"), self.signals.shutdown.clone());
         if self.settings.metrics_secure {
             let tls = wva_certs::server_config(certs.metrics()?.resolver(), self.settings.http2)?;
-            let guarded = endpoints::require_authorization(router, self.clients.auth.clone());
+            let pickers = self.settings.controller.as_ref().and_then(|c| c.zero.picker_token.user());
+            let auth = self.clients.auth.clone();
+            let guarded = endpoints::require_authorization(router, auth, pickers.map(Arc::from));
             self.spawn("metrics endpoint", endpoints::serve(limits, listener, Some(tls), guarded, shutdown));
         } else {
             self.spawn("metrics endpoint", endpoints::serve(limits, listener, None, router, shutdown));

@@ -5,12 +5,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::support::{install_options, read_ca};
+use crate::support::{install_options, read_ca, repository_path};
 use anyhow::{Context as _, ensure};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use wva_testbed::handshake::tls;
-use wva_testbed::install::Install;
+use wva_testbed::install::{Install, PICKER_READER, SYSTEM};
 use wva_testbed::{Component, Options, Testbed, eventually};
 
 /// Longest wait for an API server that restarts, or for a review that is due.
@@ -95,6 +95,7 @@ async fn metrics_require_rbac_permission() -> anyhow::Result<()> {
         caller.expect("with the right", Some(&scraper), 200).await
     })
     .await?;
+    account_of_pickers_is_refused(&caller).await?;
     let stranger = Scraper { testbed: &testbed, install: &install, client: client([127, 0, 0, 2])? };
     stranger_locks_out_only_itself(&stranger, &caller).await?;
     every_https_endpoint_offers_http2(&install, &pem, &caller.token("scraper").await?).await?;
@@ -110,6 +111,26 @@ async fn metrics_require_rbac_permission() -> anyhow::Result<()> {
         Ok(())
     })
     .await
+}
+
+/// Its token is in the hands of tenants. It may get `/metrics`, else no picker would accept it.
+async fn account_of_pickers_is_refused(caller: &Scraper<'_>) -> anyhow::Result<()> {
+    let testbed = caller.testbed;
+    testbed.apply(&std::fs::read_to_string(repository_path("config/base/metrics-scraper.yaml"))?).await?;
+    let may = format!("--as=system:serviceaccount:{SYSTEM}:{PICKER_READER}");
+    eventually("the right of the account", OUTAGE, async || {
+        testbed.kubectl(&["auth", "can-i", "get", "/metrics", &may]).await?.success().map(drop)
+    })
+    .await?;
+    let token = testbed.service_account_token(SYSTEM, PICKER_READER).await?;
+    let Scrape { status, body } = caller.scrape(Some(&token)).await?;
+    ensure!(
+        status == 403 && body.contains("endpoint pickers"),
+        "the account of the pickers: {status} {body}"
+    );
+    let prometheus =
+        testbed.service_account_token(SYSTEM, "workload-variant-autoscaler-metrics-reader").await?;
+    caller.expect("the account for Prometheus", Some(&prometheus), 200).await
 }
 
 /// Invented tokens use up the limit of the address that they come from.

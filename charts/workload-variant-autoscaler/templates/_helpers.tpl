@@ -81,6 +81,10 @@ Arguments: root, suffix.
 {{ include "wva.fullname" . }}-metrics-reader
 {{- end }}
 
+{{- define "wva.pickerReader" -}}
+{{ include "wva.fullname" . }}-picker-reader
+{{- end }}
+
 {{/* "true" if the release has a ServiceMonitor of the controller's own metrics. */}}
 {{- define "wva.monitorsItself" -}}
 {{- $metrics := .Values.wva.metrics }}
@@ -125,7 +129,7 @@ Old names under `wva` of keys that are now at the top level, as a JSON list of p
 {{- range (include "wva.pods" . | fromJson).extraEnv }}{{ if eq .name "EPP_METRIC_READER_BEARER_TOKEN" }}true{{ end }}{{ end }}
 {{- end }}
 
-{{/* "true" if the controller requests short-lived tokens of the metrics reader for endpoint pickers. */}}
+{{/* "true" if the controller requests short-lived tokens of the picker reader. */}}
 {{- define "wva.requestsPickerToken" -}}
 {{- if not (or (include "wva.pickerTokenGiven" .) .Values.wva.endpointPickers.tokenSecret) }}true{{ end }}
 {{- end }}

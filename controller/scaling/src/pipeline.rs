@@ -86,9 +86,7 @@ impl<'a> ModelCase<'a> {
             model_id: model_id.clone(),
             layer,
         }));
-        if let Some(obstacle) =
-            model.effective_wake_obstacle().filter(|obstacle| to_zero.enabled && obstacle.is_fault())
-        {
+        if let Some(obstacle) = model.wake_fault(to_zero.enabled) {
             let (namespace, model_id) = (namespace.clone(), model_id.clone());
             warnings.push(Warning::NothingWakesIt { namespace, model_id, obstacle });
         }
@@ -278,10 +276,7 @@ fn decision(model: &ModelView, variant: &VariantView, mut draft: Draft) -> Decis
         limited_by: None,
         model_at_zero: model.is_at_zero(),
         scale_to_zero: model.to_zero.enabled,
-        wake_obstacle: model
-            .model
-            .effective_wake_obstacle()
-            .filter(|obstacle| model.to_zero.enabled && obstacle.is_fault()),
+        wake_obstacle: model.model.wake_fault(model.to_zero.enabled),
         activity: Some(model)
             .filter(|model| model.to_zero.enabled && !model.is_at_zero())
             .and_then(find_activity),

@@ -294,6 +294,9 @@ impl PickerPoller {
             excess = selection::remove_excess(&mut queries);
             selection::set_sole_models(&mut queries, &self.watches, pools, &managed);
         }
+        for (key, query) in &mut queries {
+            query.sends_token = self.token.is_for(&self.watches, &key.namespace);
+        }
         let namespaces: BTreeSet<String> = queries.keys().map(|key| key.namespace.clone()).collect();
         self.budget.retain(|namespace| namespaces.contains(namespace));
         apply_queries(polled, queries, |key, query| self.start(key, query, answered));

@@ -243,7 +243,7 @@ impl<'a> CycleInputs<'a> {
     fn complete(&self, model_inputs: ModelInputs, evidence: &mut Evidence) -> Model {
         let ModelInputs { mut model, workloads } = model_inputs;
         let to_zero = self.entries.scale_to_zero(&model.namespace, &model.model_id);
-        if to_zero.enabled {
+        if to_zero.enabled || model.variants.iter().all(|variant| variant.current == 0) {
             self.check_wake(&mut model, &workloads, to_zero.allow_failed_requests);
         }
         model.router = self.samples.router_load(&model.namespace, &model.model_id, &self.ages, self.at.now);

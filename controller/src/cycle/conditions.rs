@@ -191,7 +191,15 @@ fn optimization_ready(decision: &Decision, had_target: bool, awaited: Option<Str
         };
     }
     if decision.model_at_zero {
-        return condition_true("ScaleFromZeroMode", "The model is at 0 replicas; waiting requests wake it");
+        return match decision.wake_obstacle.filter(|obstacle| obstacle.hides_requests()) {
+            Some(obstacle) => condition_false(
+                "NotWakeable",
+                format!("The model is at 0 replicas, and requests do not wake it: {obstacle}"),
+            ),
+            None => {
+                condition_true("ScaleFromZeroMode", "The model is at 0 replicas; waiting requests wake it")
+            }
+        };
     }
     let missing =
         decision.steps.iter().map(|s| &s.reason).find(|r| matches!(r, Reason::SignalsMissing { .. }));
@@ -234,6 +242,9 @@ impl Conditions {
     }
 
     pub(crate) fn note_wake_obstacle(&mut self, obstacle: WakeObstacle) {
+        if self.optimization_ready.reason == "NotWakeable" {
+            return;
+        }
         let message = &mut self.optimization_ready.message;
         *message = format!("{message}. {}", not_wakeable_message(obstacle));
     }

@@ -51,7 +51,7 @@ pub static SETTINGS: &[Setting] = &[
     Setting::new("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD", DURATION, "Age up to which a signal is used, but no longer allows scale-down.").default("2m").mutable(),
     Setting::new("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", DURATION, "Age from which a signal is unavailable.").default("5m").mutable(),
     Setting::new("EPP_METRIC_READER_BEARER_TOKEN", Kind::Token, "Bearer token for metrics of endpoint pickers. Takes precedence over EPP_METRIC_READER_SERVICE_ACCOUNT.").secret(),
-    Setting::new("EPP_METRIC_READER_SERVICE_ACCOUNT", NAME, "ServiceAccount in the controller's namespace, whose one-hour tokens are sent to endpoint pickers; empty for no token. The chart sets it.").default(""),
+    Setting::new("EPP_METRIC_READER_SERVICE_ACCOUNT", NAME, "ServiceAccount in the controller's namespace, whose one-hour tokens are sent to endpoint pickers in namespaces with the label wva.llmd.ai/picker-token=true, and with WATCH_NAMESPACE in that one; empty for no token. /metrics of the controller refuses it. The chart sets it.").default(""),
     Setting::new("CONFIG_MAP_NAME", NAME, "Name of the main ConfigMap.").default(names::MAIN_MAP_NAME).outside_the_map(),
     Setting::new("SATURATION_CONFIG_MAP_NAME", NAME, "Name of the ConfigMap with the saturation thresholds.").default(names::LOCAL_SATURATION_MAP_NAME),
     Setting::new("POD_NAMESPACE", LABEL, "Namespace of the controller.").default("workload-variant-autoscaler-system").outside_the_map(),

@@ -10,7 +10,7 @@ use super::site::{CRD, MANAGER, MODELS, Site};
 use super::table::Table;
 use crate::support::{apply_crds, get_object};
 use wva_testbed::fixtures::VariantFixture;
-use wva_testbed::install::{METRICS_READER, RELEASE, SYSTEM};
+use wva_testbed::install::{PICKER_READER, RELEASE, SYSTEM};
 use wva_testbed::picker::{CRDS, FakePicker, pool};
 use wva_testbed::{CommandOutput, Helm, eventually};
 
@@ -32,7 +32,10 @@ pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
     table.step("install.sh --uninstall", Box::pin(script_uninstalls(site, &helm))).await;
     table.step("kubectl apply -k of an overlay, with external metrics", Box::pin(base(site))).await;
     table
-        .step("endpoint pickers get tokens of the metrics reader alone", Box::pin(picker_tokens(site)))
+        .step(
+            "endpoint pickers get tokens of the picker reader alone, where the namespace says so",
+            Box::pin(picker_tokens(site)),
+        )
         .await;
     table.step("other names without their permissions", Box::pin(other_names_forbidden(site))).await;
     table.step("other names by the component of config/samples/renamed", Box::pin(other_names(site))).await;
@@ -188,18 +191,28 @@ pub(super) async fn picker_tokens(site: &Site) -> anyhow::Result<String> {
     site.testbed.apply(&pool(&ns, "epp")).await?;
     picker.pod(&site.testbed, &ns, "epp", "epp-0").await?;
     site.testbed.apply(&VariantFixture::new(&ns, "model").replicas(0).all()).await?;
-    eventually("queries of the picker", SOON, async || {
-        ensure!(picker.scrapes().count > 3, "it was queried {} times", picker.scrapes().count);
-        Ok(())
-    })
-    .await?;
-    let reader = format!("system:serviceaccount:{SYSTEM}:{METRICS_READER}");
-    for token in picker.scrapes().authorizations {
+    let queries = async |wanted: u64| {
+        eventually("queries of the picker", SOON, async || {
+            ensure!(picker.scrapes().count > wanted, "it was queried {} times", picker.scrapes().count);
+            Ok(())
+        })
+        .await
+    };
+    queries(3).await?;
+    let given = picker.scrapes().authorizations;
+    ensure!(given.iter().all(String::is_empty), "a namespace without the label got {given:?}");
+    site.kubectl(&["label", "namespace", &ns, "wva.llmd.ai/picker-token=true"]).await?;
+    queries(picker.scrapes().count + 5).await?;
+    let tokens: Vec<String> =
+        picker.scrapes().authorizations.into_iter().filter(|token| !token.is_empty()).collect();
+    ensure!(!tokens.is_empty(), "the label changed nothing");
+    let reader = format!("system:serviceaccount:{SYSTEM}:{PICKER_READER}");
+    for token in tokens {
         let user = site.testbed.user_of(token.trim_start_matches("Bearer ")).await?;
         ensure!(user == reader, "the picker got a token of {user:?}");
     }
     site.kubectl(&["delete", "namespace", &ns, "--timeout=150s"]).await?;
-    Ok("no other token, and no request without one".to_owned())
+    Ok("none without the label, and no other token".to_owned())
 }
 
 /// Checks the log where only the Deployment has another name.

@@ -14,7 +14,7 @@ use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Options, Testbed, eventually};
 
 use self::load::{Client, ClosedLoop};
-use self::model::{Arrivals, Model, Observation, missing_signals};
+use self::model::{Arrivals, Model, Observation, STEP, missing_signals};
 use self::server::{CACHE_TOKENS, EngineServer, Installed};
 use crate::command::{SOON, print_line};
 use crate::report::{Report, mib};
@@ -276,13 +276,13 @@ impl Bench<'_> {
         cancelled: f64,
     ) -> anyhow::Result<()> {
         self.note(&format!("{what}: {rate:.2} req/s"))?;
-        let began = Instant::now();
+        // What arrives between two scrapes is spread over the time between them, so nothing may arrive at the edges.
+        tokio::time::sleep(2 * SCRAPES).await;
+        let from = Instant::now();
         client.poisson(rate, LASTS, cancelled).await?;
-        // What arrives between two scrapes is spread over the time between them.
-        let (from, to) = (began + SCRAPES, began + LASTS);
-        // The last step ends with the next scrapes.
-        tokio::time::sleep(Duration::from_secs(12)).await;
-        let arrivals = model.arrivals(from, to, &client.sent()).await?;
+        // The last step has ended, and its scrapes are read.
+        tokio::time::sleep(STEP + 2 * SCRAPES).await;
+        let arrivals = model.arrivals(from, Instant::now(), &client.sent()).await?;
         let Arrivals { counted, sent, span } = arrivals;
         let error = arrivals.error();
         let figure = format!("{counted:.1} of {sent} in {} s, {:+.1} %", span.as_secs(), 100.0 * error);

@@ -23,7 +23,7 @@ pub const SYSTEM: &str = "workload-variant-autoscaler-system";
 /// Service that both webhook configurations and the APIService name.
 pub const SERVICE: &str = "workload-variant-autoscaler-webhook-service";
 /// Service account whose tokens endpoint pickers receive.
-pub const METRICS_READER: &str = "workload-variant-autoscaler-metrics-reader";
+pub const PICKER_READER: &str = "workload-variant-autoscaler-picker-reader";
 /// Name of both webhook configurations.
 pub const WEBHOOKS: &str = "workload-variant-autoscaler-system-workload-variant-autoscaler-webhook";
 /// The `APIService` of the external metrics API.

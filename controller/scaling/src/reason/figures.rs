@@ -131,8 +131,8 @@ fn no_metrics(ready: u32) -> String {
     match ready {
         0 => "no replica is ready yet".to_owned(),
         _ => format!(
-            "no replica reports current metrics ({ready} ready): check that Prometheus answers and that a ServiceMonitor \
-             selects the model's Service"
+            "no replica reports current metrics ({ready} ready): the condition MetricsAvailable says whether Prometheus, \
+             its credentials or the scraping of the pods is the cause"
         ),
     }
 }

@@ -25,6 +25,12 @@ pub enum WakeObstacle {
          NetworkPolicies; the controller log names the cause"
     )]
     Unreadable,
+    /// An endpoint picker from before llm-d router 0.9 has had no request yet.
+    #[error(
+        "its endpoint picker shows whether it has flow control only after its first request since it started: send a request \
+         to the model, or use a picker of llm-d router 0.9 or later"
+    )]
+    FlowControlNotShown,
     /// The endpoint picker has no flow-control metrics.
     #[error(
         "its endpoint picker has no flow control, so requests would fail instead of waiting: add flowControl to \
@@ -45,6 +51,12 @@ impl WakeObstacle {
     pub const fn is_fault(self) -> bool {
         !matches!(self, Self::NotRead)
     }
+
+    /// No request is seen. Without flow control a failed request still wakes the model.
+    #[must_use]
+    pub const fn hides_requests(self) -> bool {
+        matches!(self, Self::NoPool | Self::Unreadable | Self::NameNotReported)
+    }
 }
 
 impl Model {
@@ -52,5 +64,13 @@ impl Model {
     pub(crate) fn effective_wake_obstacle(&self) -> Option<WakeObstacle> {
         let no_pool = (self.scheduler_queue == SchedulerQueue::Absent).then_some(WakeObstacle::NoPool);
         self.wake_obstacle.or(no_pool)
+    }
+
+    /// Obstacle that people have to know of: of a model that may scale to zero, or that is there with an endpoint picker.
+    pub(crate) fn wake_fault(&self, scales_to_zero: bool) -> Option<WakeObstacle> {
+        let is_at_zero = || self.variants.iter().all(|variant| variant.current == 0);
+        let matters =
+            |obstacle: &WakeObstacle| scales_to_zero || (*obstacle != WakeObstacle::NoPool && is_at_zero());
+        self.effective_wake_obstacle().filter(|obstacle| obstacle.is_fault()).filter(matters)
     }
 }

@@ -1,19 +1,24 @@
 //! Requests for metrics pages of pods, bounded in time and length. Redirects are not followed.
 
+use std::io::{self, Write};
 use std::time::Duration;
 
+use flate2::write::MultiGzDecoder;
 use reqwest::StatusCode;
-use reqwest::header::{AUTHORIZATION, HeaderValue};
+use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, HeaderValue};
 use reqwest::redirect::Policy;
 
 use super::{InvalidPage, Page, PageReader};
 
-/// Limit for a request with its answer. User requests wait for the decision.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
+/// Limit for a request with its answer. User requests wait for the decision, but a picker of 1,000 tenants needs a second
+/// to write its page.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(3);
 /// Distinguishes an unreachable pod from a slow one.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
-/// Bytes. A picker's page has some 75 kilobytes for each model and tenant.
-const PAGE_LIMIT: usize = 4 << 20;
+/// Bytes of text, and of the answer. A picker's page has up to 37 kilobytes for each tenant and adapter.
+const PAGE_LIMIT: usize = 128 << 20;
+/// Reading this many bytes of text costs as much as a byte of the answer. Pages of pickers are packed to a thirtieth.
+const TEXT_PER_BYTE: usize = 32;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PageError {
@@ -22,12 +27,14 @@ pub(crate) enum PageError {
     #[error("the pod did not answer within {} s", TIMEOUT.as_secs())]
     TooSlow,
     /// A status other than 200, such as a redirect.
-    #[error(
-        "the pod answered {0}; it must serve /metrics, and accept the bearer token if the controller sends one"
-    )]
+    #[error("the pod answered {0} instead of its metrics")]
     Refused(StatusCode),
     #[error("the metrics page is longer than {PAGE_LIMIT} bytes")]
     TooLong,
+    #[error("the metrics page is encoded as {0:?}; only gzip is understood")]
+    Encoding(String),
+    #[error("the metrics page is not valid gzip: {0}")]
+    InvalidGzip(String),
     #[error(transparent)]
     InvalidPage(#[from] InvalidPage),
 }
@@ -56,7 +63,8 @@ impl Client {
         Ok(Self(http))
     }
 
-    /// Reads the page at `url`, with the bearer token if there is one. Adds the bytes read to `bytes`, also on an error.
+    /// Reads the page at `url`, packed if the pod can pack it, with the bearer token if there is one. Adds the bytes that it
+    /// costs to `bytes`, also on an error.
     ///
     /// # Errors
     /// [`PageError`], within [`TIMEOUT`].
@@ -67,7 +75,7 @@ impl Client {
         reader: R,
         bytes: &mut usize,
     ) -> Result<R, PageError> {
-        let mut request = self.0.get(url);
+        let mut request = self.0.get(url).header(ACCEPT_ENCODING, "gzip");
         if let Some(token) = token {
             request = request.header(AUTHORIZATION, token);
         }
@@ -75,14 +83,104 @@ impl Client {
         if answer.status() != StatusCode::OK {
             return Err(PageError::Refused(answer.status()));
         }
-        let mut page = Page::new(reader);
-        let mut left = PAGE_LIMIT;
+        let mut body = Body::new(answer.headers().get(CONTENT_ENCODING), reader)?;
+        let (mut wire, mut charged) = (0, 0);
         while let Some(chunk) = answer.chunk().await? {
-            *bytes += chunk.len();
-            left = left.checked_sub(chunk.len()).ok_or(PageError::TooLong)?;
-            page.feed(&chunk)?;
+            wire += chunk.len();
+            let fed = body.feed(&chunk);
+            let cost = wire.max(body.text_bytes() / TEXT_PER_BYTE);
+            *bytes += cost - charged;
+            charged = cost;
+            fed?;
+            if wire > PAGE_LIMIT {
+                return Err(PageError::TooLong);
+            }
         }
-        Ok(page.finish()?)
+        body.finish()
+    }
+}
+
+/// Answer as it arrives.
+enum Body<R: PageReader> {
+    Plain(Text<R>),
+    Gzip(MultiGzDecoder<Text<R>>),
+}
+
+impl<R: PageReader> Body<R> {
+    fn new(encoding: Option<&HeaderValue>, reader: R) -> Result<Self, PageError> {
+        let text = Text { page: Page::new(reader), read: 0, error: None };
+        match encoding.map_or(&b"identity"[..], HeaderValue::as_bytes) {
+            b"identity" => Ok(Self::Plain(text)),
+            b"gzip" => Ok(Self::Gzip(MultiGzDecoder::new(text))),
+            other => Err(PageError::Encoding(String::from_utf8_lossy(other).into_owned())),
+        }
+    }
+
+    fn text_bytes(&self) -> usize {
+        match self {
+            Self::Plain(text) => text.read,
+            Self::Gzip(decoder) => decoder.get_ref().read,
+        }
+    }
+
+    fn feed(&mut self, chunk: &[u8]) -> Result<(), PageError> {
+        match self {
+            Self::Plain(text) => text.feed(chunk),
+            Self::Gzip(decoder) => {
+                // The decoder hands over its text in small pieces, so a page that unpacks to gigabytes ends at the limit.
+                let written = decoder.write_all(chunk);
+                written.map_err(|error| gzip_error(decoder.get_mut(), &error))
+            }
+        }
+    }
+
+    fn finish(self) -> Result<R, PageError> {
+        let text = match self {
+            Self::Plain(text) => text,
+            Self::Gzip(mut decoder) => {
+                let finished = decoder.try_finish();
+                finished.map_err(|error| gzip_error(decoder.get_mut(), &error))?;
+                decoder.finish().map_err(|error| PageError::InvalidGzip(error.to_string()))?
+            }
+        };
+        Ok(text.page.finish()?)
+    }
+}
+
+fn gzip_error<R: PageReader>(text: &mut Text<R>, error: &io::Error) -> PageError {
+    text.error.take().unwrap_or_else(|| PageError::InvalidGzip(error.to_string()))
+}
+
+/// Unpacked text of an answer.
+struct Text<R: PageReader> {
+    page: Page<R>,
+    /// Bytes.
+    read: usize,
+    /// Behind an error of the decoder.
+    error: Option<PageError>,
+}
+
+impl<R: PageReader> Text<R> {
+    fn feed(&mut self, text: &[u8]) -> Result<(), PageError> {
+        self.read += text.len();
+        if self.read > PAGE_LIMIT {
+            return Err(PageError::TooLong);
+        }
+        Ok(self.page.feed(text)?)
+    }
+}
+
+impl<R: PageReader> Write for Text<R> {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        if let Err(error) = self.feed(text) {
+            self.error = Some(error);
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

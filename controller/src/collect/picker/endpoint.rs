@@ -219,7 +219,7 @@ impl Endpoint {
             }
             Err(error) => {
                 self.answers.send_modify(|answers| answers.entry(pod.clone()).or_default().has_failed = true);
-                faults.log_pod(&self.key, pod, &error);
+                faults.log_pod(&self.key, pod, &error, self.query.borrow().sends_token);
             }
         }
     }
@@ -228,7 +228,12 @@ impl Endpoint {
 fn answer_kind(reply: &Result<PickerPage, PageError>) -> AnswerKind {
     match reply {
         Ok(page) if page.is_picker => AnswerKind::Useful,
-        Err(PageError::TooLong | PageError::InvalidPage(_)) => AnswerKind::Invalid,
+        Err(
+            PageError::TooLong
+            | PageError::InvalidPage(_)
+            | PageError::Encoding(_)
+            | PageError::InvalidGzip(_),
+        ) => AnswerKind::Invalid,
         Ok(_) | Err(_) => AnswerKind::Useless,
     }
 }
@@ -247,6 +252,26 @@ fn selector(service: &Service) -> Option<String> {
     let labels = service.spec.as_ref()?.selector.as_ref().filter(|labels| !labels.is_empty())?;
     let pairs: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     Some(pairs.join(","))
+}
+
+/// Remedy of a page that cannot be read; empty if the error says all.
+fn advice(error: &PageError, sends_token: bool) -> &'static str {
+    let PageError::Refused(status) = error else { return "" };
+    match status.as_u16() {
+        401 if sends_token => {
+            "The picker does not accept the controller's token: check EPP_METRIC_READER_BEARER_TOKEN"
+        }
+        401 => {
+            "The picker wants a token, and none goes to this namespace: set its label wva.llmd.ai/picker-token to \"true\", or let the picker serve its metrics without authentication"
+        }
+        403 => {
+            "The account of the token may not get the URL /metrics: bind it to a ClusterRole with this right"
+        }
+        500 => {
+            "The picker cannot check tokens: let its account create tokenreviews and subjectaccessreviews, as its chart does with monitoring.prometheus.enabled=true"
+        }
+        _ => "",
+    }
 }
 
 /// Logs each fault once.
@@ -280,11 +305,12 @@ impl FaultLog {
         None
     }
 
-    fn log_pod(&mut self, key: &PickerKey, pod: Box<str>, error: &PageError) {
+    fn log_pod(&mut self, key: &PickerKey, pod: Box<str>, error: &PageError, sends_token: bool) {
         self.pods.retain(|_, at| at.elapsed() < WARN_INTERVAL);
         if let Entry::Vacant(unlogged) = self.pods.entry(pod) {
             let pod = &**unlogged.key();
-            tracing::warn!(namespace = key.namespace, pod, %error, "Cannot read the metrics of an endpoint picker pod");
+            let advice = advice(error, sends_token);
+            tracing::warn!(namespace = key.namespace, pod, %error, advice, "Cannot read the metrics of an endpoint picker pod");
             unlogged.insert(Instant::now());
         }
     }

@@ -17,7 +17,7 @@ pub(super) struct PageFetcher {
 }
 
 impl PageFetcher {
-    /// Sends this token.
+    /// Sends this token where a query says so.
     ///
     /// # Errors
     /// [`reqwest::Error`].
@@ -35,7 +35,7 @@ impl PageFetcher {
         query: &PickerQuery,
         bytes: &mut usize,
     ) -> Result<PickerPage, PageError> {
-        let token = self.token.borrow().clone();
+        let token = self.token.borrow().clone().filter(|_| query.sends_token);
         let url = format!("http://{pod}/metrics");
         let reader = QueueReader::new(query);
         Ok(self.pages.read(&url, token, reader, bytes).await?.into_page())

@@ -29,10 +29,20 @@ const STARTED: &str = "process_start_time_seconds";
 /// Model name for all models beyond the first 1,000.
 pub(crate) const OVERFLOW: &str = "other";
 
+/// What a page shows of flow control.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum FlowControlState {
+    #[default]
+    Off,
+    /// Pickers before llm-d router 0.9 show it with their first request.
+    NotYetShown,
+    On,
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PickerPage {
     pub(super) waiting: BTreeMap<String, QueueTotals>,
-    pub(super) has_flow_control: bool,
+    pub(super) flow_control: FlowControlState,
     /// False: a metrics page of another program.
     pub(super) is_picker: bool,
     pub(super) refused: RefusedCounts,
@@ -51,6 +61,10 @@ pub(super) struct QueueReader<'a> {
     started: Option<f64>,
     has_flow_control: bool,
     is_picker: bool,
+    /// It shows flow control from its start on.
+    is_router: bool,
+    /// It counts a request of a model.
+    has_served: bool,
     named: BTreeSet<String>,
     overflows: bool,
 }
@@ -65,6 +79,8 @@ impl<'a> QueueReader<'a> {
             started: None,
             has_flow_control: false,
             is_picker: false,
+            is_router: false,
+            has_served: false,
             named: BTreeSet::new(),
             overflows: false,
         }
@@ -72,7 +88,12 @@ impl<'a> QueueReader<'a> {
 
     /// Returns the facts. Without series a queue is empty; with only invalid values the model is missing.
     pub(super) fn into_page(mut self) -> PickerPage {
-        let Self { query, has_flow_control, is_picker, .. } = self;
+        let Self { query, is_picker, .. } = self;
+        let flow_control = match (self.has_flow_control, is_picker && !self.is_router && !self.has_served) {
+            (true, _) => FlowControlState::On,
+            (false, true) => FlowControlState::NotYetShown,
+            (false, false) => FlowControlState::Off,
+        };
         let refused = self.refused_counts();
         let waiting = |model: &String| {
             let [earlier, later] = self.totals.remove(model).unwrap_or_default();
@@ -83,7 +104,7 @@ impl<'a> QueueReader<'a> {
         let hides_models = self.overflows && query.sole_model.is_none();
         let unnamed = query.all().filter(|model| hides_models && !self.named.contains(*model));
         let unnamed = unnamed.cloned().collect();
-        PickerPage { waiting, has_flow_control, is_picker, refused, unnamed }
+        PickerPage { waiting, flow_control, is_picker, refused, unnamed }
     }
 
     /// Without series a count is 0; an invalid one is missing.
@@ -142,8 +163,10 @@ impl<'a> QueueReader<'a> {
             "error_code" => is_refusal = REFUSALS.contains(&value.as_str()),
             _ => {}
         })?;
-        // Probes and lists of models name no model.
-        if !is_refusal || (target.is_none() && requested.is_none()) {
+        // Probes and lists of models name no model, and do not pass flow control.
+        let is_named = target.is_some() || requested.is_some();
+        self.has_served |= is_named;
+        if !is_refusal || !is_named {
             return Some(());
         }
         if let Some(model) = self.model(target, requested)
@@ -166,10 +189,12 @@ impl PageReader for QueueReader<'_> {
         let family = PREFIXES.iter().find_map(|(prefix, at)| Some((*at, name.strip_prefix(prefix)?)));
         let Some((generation, family)) = family else { return page::check_number(rest) };
         self.is_picker = true;
+        self.is_router |= generation == 1;
         match (family, family.strip_prefix("flow_control_")) {
             (_, Some("queue_size")) => return self.read_queue(generation, false, rest),
             (_, Some("queue_bytes")) => return self.read_queue(generation, true, rest),
             ("request_error_total", _) => return self.read_errors(generation, rest),
+            ("request_total" | "running_requests", _) => self.has_served = true,
             (_, Some(family)) => self.has_flow_control |= EVIDENCE.contains(&family),
             _ => {}
         }
@@ -284,7 +309,7 @@ mod tests {
             "llm_d_epp_flow_control_queue_size{model_name=\"x\"} 0",
             "inference_extension_flow_control_queue_bytes 0",
         ] {
-            assert!(shows(family).has_flow_control, "{family}");
+            assert_eq!(shows(family).flow_control, FlowControlState::On, "{family}");
         }
         for family in [
             "",
@@ -294,7 +319,7 @@ mod tests {
             "llm_d_epp_flow_control_queue_size{model_name=\"x\"} NaN",
             "other_flow_control_pool_saturation 1",
         ] {
-            assert!(!shows(family).has_flow_control, "{family}");
+            assert_ne!(shows(family).flow_control, FlowControlState::On, "{family}");
         }
     }
 

@@ -8,6 +8,7 @@ use wva_scaling::snapshot::{QueueFigures, SchedulerQueue, WakeObstacle};
 use wva_scaling::units::Amount;
 
 use super::endpoint::{Answers, PodAnswer};
+use super::page::FlowControlState;
 use super::refused::RecentRefusals;
 use super::selection::PickerQuery;
 use super::{PERIOD, PickerKey};
@@ -18,6 +19,8 @@ use crate::model::keys::ModelKey;
 const MAX_AGE: Duration = PERIOD.saturating_mul(6);
 /// Limit of the status field.
 const MAX_REFUSED_COUNTS: usize = 32;
+/// Of a pod whose last page still counts. A pod that restarts is back sooner.
+const LONGEST_FAILURE: Duration = Duration::from_mins(1);
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -68,7 +71,7 @@ impl Queues {
         }
     }
 
-    /// The last page of a pod counts as long as the pod exists.
+    /// The last page of a pod counts as long as the pod exists, unless later ones could not be read for a minute.
     pub(super) fn set_flow_control(
         &mut self,
         picker: PickerKey,
@@ -76,13 +79,22 @@ impl Queues {
         since: Instant,
         now: Instant,
     ) {
-        let pages = || answers.values().filter_map(|answer| answer.page.as_ref()).map(|(_, page)| page);
+        let is_lost = |answer: &PodAnswer, at: Instant| {
+            answer.has_failed && now.saturating_duration_since(at) > LONGEST_FAILURE
+        };
+        let pages = || {
+            let last = answers.values().filter_map(|answer| Some((answer, answer.page.as_ref()?)));
+            last.filter(|(answer, (at, _))| !is_lost(answer, *at)).map(|(_, (_, page))| page)
+        };
         let has_failed = answers.values().any(|answer| answer.has_failed)
             || now.saturating_duration_since(since) >= FIRST_ANSWER;
-        let obstacle = if pages().any(|page| page.has_flow_control) {
+        let shows = |state: FlowControlState| pages().any(|page| page.flow_control == state);
+        let obstacle = if shows(FlowControlState::On) {
             None
-        } else if pages().next().is_some() {
+        } else if shows(FlowControlState::Off) {
             Some(WakeObstacle::NoFlowControl)
+        } else if shows(FlowControlState::NotYetShown) {
+            Some(WakeObstacle::FlowControlNotShown)
         } else if has_failed {
             Some(WakeObstacle::Unreadable)
         } else {

@@ -26,6 +26,8 @@ pub(super) struct PickerQuery {
     pub(super) sole_model: Option<String>,
     /// Refused requests of a model at zero as the last leader read them.
     pub(super) last_leader: BTreeMap<String, Vec<RefusedCount>>,
+    /// The picker may see the token.
+    pub(super) sends_token: bool,
 }
 
 impl PickerQuery {

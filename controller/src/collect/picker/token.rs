@@ -11,6 +11,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use wva_runtime::Backoff;
 
+use crate::observe::watches::Watches;
+
 /// Requested lifetime.
 const LIFETIME: Duration = Duration::from_hours(1);
 /// Bounds of the granted lifetime.
@@ -37,6 +39,26 @@ pub enum PickerToken {
 }
 
 impl PickerToken {
+    /// A fixed token is for all pickers, as in llm-d WVA. Others are for labelled namespaces, because the token opens
+    /// the `/metrics` of everything that asks the API server, and whoever may create pools in a namespace sees it.
+    pub(super) fn is_for(&self, watches: &Watches, namespace: &str) -> bool {
+        match self {
+            Self::None => false,
+            Self::Fixed(_) => true,
+            // Without a watch of Namespaces the operator chose the only one.
+            Self::Account { .. } => watches.namespaces.as_ref().is_none_or(|namespaces| {
+                namespaces.get("", namespace).is_some_and(|facts| facts.picker_token)
+            }),
+        }
+    }
+
+    /// User name of the account whose tokens pickers get.
+    #[must_use]
+    pub fn user(&self) -> Option<String> {
+        let Self::Account { namespace, name } = self else { return None };
+        Some(user_name(namespace, name))
+    }
+
     /// Sets `header` within [`TIMEOUT`] and keeps it valid. Never returns.
     pub(super) async fn keep_renewed(&self, client: &Client, header: &watch::Sender<Option<HeaderValue>>) {
         match self {
@@ -90,7 +112,7 @@ async fn request(
 ) -> Result<(HeaderValue, Duration), String> {
     match own_user(client).await {
         None => return Err("cannot find out the controller's own account".to_owned()),
-        Some(own) if own == format!("system:serviceaccount:{namespace}:{name}") => {
+        Some(own) if own == user_name(namespace, name) => {
             return Err(
                 "this is the controller's own account; use an account that may only get /metrics".to_owned()
             );
@@ -109,6 +131,10 @@ async fn request(
     let lifetime = granted.map_or(LIFETIME, Duration::from_secs).clamp(SHORTEST_LIFETIME, LONGEST_LIFETIME);
     let token = answer.status.and_then(|status| bearer(status.token.as_deref()?));
     Ok((token.ok_or("the answer has no valid token")?, lifetime))
+}
+
+fn user_name(namespace: &str, account: &str) -> String {
+    format!("system:serviceaccount:{namespace}:{account}")
 }
 
 async fn own_user(client: &Client) -> Option<String> {

@@ -183,7 +183,7 @@ fn the_safety_net_names_its_cause_despite_later_steps() {
     let decision = decision(json!({"desired": 9, "max": 4}), json!({}));
     assert_eq!((decision.target(), decision.reason().code()), (4, "AtMaximum"));
     let c = decided(&decision);
-    assert!(c.optimization_ready.message.contains("ServiceMonitor"), "{}", c.optimization_ready.message);
+    assert!(c.optimization_ready.message.contains("MetricsAvailable"), "{}", c.optimization_ready.message);
     assert!(c.optimization_ready.message.contains("(4)"), "{}", c.optimization_ready.message);
 }
 

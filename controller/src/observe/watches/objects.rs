@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use kube::api::PartialObjectMeta;
-use wva_crds::names::{CONFIG_ENABLED_LABEL, EXCLUDE_ANNOTATION, INSTANCE_LABEL};
+use wva_crds::names::{CONFIG_ENABLED_LABEL, EXCLUDE_ANNOTATION, INSTANCE_LABEL, PICKER_TOKEN_LABEL};
 use wva_runtime::cache::Projection;
 
 use crate::model::keys::qualified_kind;
@@ -53,6 +53,8 @@ pub struct NamespaceFacts {
     pub instance: Option<Box<str>>,
     /// Opts in to local ConfigMaps.
     pub config_enabled: Option<Box<str>>,
+    /// Its endpoint pickers get a token.
+    pub picker_token: bool,
 }
 
 impl NamespaceFacts {
@@ -63,6 +65,7 @@ impl NamespaceFacts {
                 excluded: object.annotations().get(EXCLUDE_ANNOTATION).is_some_and(|v| v == "true"),
                 instance: label(INSTANCE_LABEL),
                 config_enabled: label(CONFIG_ENABLED_LABEL),
+                picker_token: object.labels().get(PICKER_TOKEN_LABEL).is_some_and(|v| v == "true"),
             }
         };
         Projection { read, is_same: Some(Self::eq) }
@@ -95,8 +98,10 @@ mod tests {
             excluded: false,
             instance: Some("blue".into()),
             config_enabled: Some("true".into()),
+            picker_token: true,
         };
-        let labels = json!({INSTANCE_LABEL: "blue", CONFIG_ENABLED_LABEL: "true"});
+        let labels =
+            json!({INSTANCE_LABEL: "blue", CONFIG_ENABLED_LABEL: "true", PICKER_TOKEN_LABEL: "true"});
         assert_eq!(apply(labels, json!({EXCLUDE_ANNOTATION: "yes"})), (true, labelled));
     }
 }

@@ -24,7 +24,7 @@ use crate::learned::{self, LearnedDecision};
 /// Name of the variant and its Deployment.
 const NAME: &str = "tiny";
 /// Steps in which wva counts arrivals.
-const STEP: Duration = Duration::from_secs(15);
+pub(super) const STEP: Duration = Duration::from_secs(15);
 
 /// A model in a namespace of its own.
 pub(super) struct Model<'a> {
@@ -134,8 +134,8 @@ impl<'a> Model<'a> {
         Ok(decision.map(|decision| Observation { at: Instant::now(), waiting, decision }))
     }
 
-    /// Requests that arrived between both moments, as wva counts them and as they were sent, in the whole steps between
-    /// them.
+    /// Requests that arrived between both moments, as wva counts them and as they were sent. Includes the step in which
+    /// the first moment lies.
     pub(super) async fn arrivals(
         &self,
         from: Instant,
@@ -152,7 +152,7 @@ impl<'a> Model<'a> {
         let mut arrivals = Arrivals { counted: 0.0, sent: 0, span: Duration::ZERO };
         for step in memory.arrivals.iter().rev() {
             let Some(begin) = end.checked_sub(STEP) else { break };
-            if begin >= from && end <= to {
+            if end > from && end <= to {
                 arrivals.counted += step.get();
                 arrivals.sent +=
                     sent.iter().filter(|request| request.at >= begin && request.at < end).count();

@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 use wva_crds::settings::{Kind, SETTINGS};
 
-use super::{InstallOptions, METRICS_READER, SERVICE, SYSTEM, UP, WEBHOOKS, get};
+use super::{InstallOptions, PICKER_READER, SERVICE, SYSTEM, UP, WEBHOOKS, get};
 use crate::{Process, Testbed, eventually};
 
 /// Servers in the program's log lines, and the names used here.
@@ -112,7 +112,7 @@ fn environment(
     let kubeconfig = kubeconfig.to_str().context("the kubeconfig's path is not UTF-8")?;
     let prometheus = testbed.prometheus_url().unwrap_or_else(|_| NO_PROMETHEUS.to_owned());
     let [system, service, webhooks, reader] =
-        [SYSTEM, SERVICE, WEBHOOKS, METRICS_READER].map(|name| options.named(name));
+        [SYSTEM, SERVICE, WEBHOOKS, PICKER_READER].map(|name| options.named(name));
     let external = if options.serves_metrics_api() { "127.0.0.1:0" } else { "0" };
     let mut env = vec![
         ("KUBECONFIG", kubeconfig),

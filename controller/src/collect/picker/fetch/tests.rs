@@ -1,8 +1,11 @@
 //! Tests of requests to pods that answer correctly, and to pods that misbehave.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::time::Duration;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use reqwest::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -27,12 +30,20 @@ enum AfterAnswer {
     SendMore,
 }
 
-fn response(status: &str, page: &str) -> String {
-    format!("HTTP/1.1 {status}\r\n\r\n{page}")
+fn response(status: &str, page: &str) -> Vec<u8> {
+    format!("HTTP/1.1 {status}\r\n\r\n{page}").into_bytes()
+}
+
+/// An answer with this page, packed.
+fn packed(page: &str) -> Vec<u8> {
+    let mut encoder =
+        GzEncoder::new(response("200 OK\r\ncontent-encoding: gzip", ""), Compression::default());
+    encoder.write_all(page.as_bytes()).unwrap();
+    encoder.finish().unwrap()
 }
 
 /// A pod that sends the answer of `answer` to each request.
-async fn pod(answer: impl Fn(&str) -> String + Send + 'static, then: AfterAnswer) -> SocketAddr {
+async fn pod(answer: impl Fn(&str) -> Vec<u8> + Send + 'static, then: AfterAnswer) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -41,7 +52,7 @@ async fn pod(answer: impl Fn(&str) -> String + Send + 'static, then: AfterAnswer
             let mut request = [0; 4096];
             let n = stream.read(&mut request).await.unwrap();
             let answer = answer(&String::from_utf8_lossy(&request[..n]));
-            let mut sent = stream.write_all(answer.as_bytes()).await;
+            let mut sent = stream.write_all(&answer).await;
             match then {
                 AfterAnswer::Close => {}
                 AfterAnswer::Hang => std::future::pending().await,
@@ -60,7 +71,7 @@ async fn fetch(address: SocketAddr, token: Option<&str>) -> Result<BTreeMap<Stri
     let (_, token) = watch::channel(token.and_then(bearer));
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let fetcher = PageFetcher::new(token).unwrap();
-    let query = PickerQuery { models: ["m".to_owned()].into(), ..PickerQuery::default() };
+    let query = PickerQuery { models: ["m".to_owned()].into(), sends_token: true, ..PickerQuery::default() };
     Ok(fetcher.fetch(address, &query, &mut 0).await?.waiting)
 }
 
@@ -85,6 +96,11 @@ async fn sends_the_token() {
         let refused = fetch(pod(wants_token, AfterAnswer::Close).await, token).await.unwrap_err();
         assert!(matches!(refused, PageError::Refused(StatusCode::UNAUTHORIZED)), "{refused}");
     }
+    let (_, token) = watch::channel(bearer("hunter2"));
+    let fetcher = PageFetcher::new(token).unwrap();
+    let address = pod(wants_token, AfterAnswer::Close).await;
+    let unlabelled = fetcher.fetch(address, &PickerQuery::default(), &mut 0).await;
+    assert!(unlabelled.is_err(), "the token went to a namespace that does not get it");
 }
 
 #[tokio::test]
@@ -92,8 +108,8 @@ async fn misbehaving_pod_is_an_error_in_time() {
     let page = response("200 OK", PAGE);
     // The target of the redirect has a valid page.
     let elsewhere = pod(|_| response("200 OK", PAGE), AfterAnswer::Close).await;
-    let rows: [(String, AfterAnswer, ErrorCheck); 7] = [
-        (String::new(), AfterAnswer::Hang, |e| matches!(e, PageError::TooSlow)),
+    let rows: [(Vec<u8>, AfterAnswer, ErrorCheck); 11] = [
+        (Vec::new(), AfterAnswer::Hang, |e| matches!(e, PageError::TooSlow)),
         (page.clone(), AfterAnswer::Hang, |e| matches!(e, PageError::TooSlow)),
         (page, AfterAnswer::SendMore, |e| matches!(e, PageError::TooLong | PageError::TooSlow)),
         (response("200 OK\r\ncontent-length: 999", PAGE), AfterAnswer::Close, |e| {
@@ -106,12 +122,72 @@ async fn misbehaving_pod_is_an_error_in_time() {
             matches!(e, PageError::Refused(StatusCode::SERVICE_UNAVAILABLE))
         }),
         (response("200 OK", "<html>"), AfterAnswer::Close, |e| matches!(e, PageError::InvalidPage(_))),
+        (packed("<html>"), AfterAnswer::Close, |e| matches!(e, PageError::InvalidPage(_))),
+        (cut(packed(PAGE)), AfterAnswer::Close, |e| matches!(e, PageError::InvalidGzip(_))),
+        (response("200 OK\r\ncontent-encoding: gzip", PAGE), AfterAnswer::Close, |e| {
+            matches!(e, PageError::InvalidGzip(_))
+        }),
+        (response("200 OK\r\ncontent-encoding: br", PAGE), AfterAnswer::Close, |e| {
+            matches!(e, PageError::Encoding(_))
+        }),
     ];
     for (answer, then, is_expected) in rows {
         let address = pod(move |_| answer.clone(), then).await;
         let error = tokio::time::timeout(LONG, fetch(address, None)).await.unwrap().unwrap_err();
         assert!(is_expected(&error), "{error}");
     }
+}
+
+/// Without its last byte.
+fn cut(mut answer: Vec<u8>) -> Vec<u8> {
+    answer.pop();
+    answer
+}
+
+/// Reads a packed page. Returns its cost in bytes, too.
+async fn fetch_packed(answer: Vec<u8>) -> (Result<PickerPage, PageError>, usize) {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let (_, token) = watch::channel(None);
+    let fetcher = PageFetcher::new(token).unwrap();
+    let query = PickerQuery { models: ["m".to_owned()].into(), ..PickerQuery::default() };
+    let mut bytes = 0;
+    let asks_for_gzip = move |request: &str| {
+        assert!(request.contains("accept-encoding: gzip\r\n"), "{request}");
+        answer.clone()
+    };
+    let page = fetcher.fetch(pod(asks_for_gzip, AfterAnswer::Close).await, &query, &mut bytes).await;
+    (page, bytes)
+}
+
+/// 40 MB of a picker with 1,000 tenants.
+#[tokio::test]
+async fn long_page_arrives_packed_and_costs_its_bytes() {
+    let tenant = |i: usize| {
+        let bucket = |le: usize| {
+            format!(
+                "llm_d_epp_request_duration_seconds_bucket{{fairness_id=\"tenant-{i:04}\",model_name=\"m\",target_model_name=\"m\",le=\"{le}\"}} 1\n"
+            )
+        };
+        (0..340).map(bucket).collect::<String>()
+    };
+    let page: String = (0..1000).map(tenant).collect::<String>() + PAGE;
+    assert!(page.len() > 37 << 20, "{}", page.len());
+    let answer = packed(&page);
+    let wire = answer.len() - response("200 OK\r\ncontent-encoding: gzip", "").len();
+    let (read, bytes) = fetch_packed(answer).await;
+    assert_eq!(read.unwrap().waiting["m"].size, 3.0);
+    // The last text of the decoder is not charged.
+    let cost = (page.len() / 32).max(wire);
+    assert!(bytes <= cost && bytes + 2048 > cost, "{bytes} for {wire} bytes on the wire");
+}
+
+/// It unpacks to a thousand times its size.
+#[tokio::test]
+async fn page_that_unpacks_without_end_is_too_long_and_costs_its_text() {
+    let (read, bytes) = fetch_packed(packed(&"#\n".repeat(80 << 20))).await;
+    let error = read.unwrap_err();
+    assert!(matches!(error, PageError::TooLong | PageError::TooSlow), "{error}");
+    assert!(bytes > 1 << 20, "{bytes}");
 }
 
 #[tokio::test]

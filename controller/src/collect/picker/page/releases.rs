@@ -33,7 +33,7 @@ fn every_release_counts_refused_requests() {
         assert_eq!(refused(text, None), counts(3.0, 64.0), "{text}");
         let page = read(text, &["m"], None);
         assert!(page.is_picker && page.refused.started.is_some(), "{text}");
-        assert_eq!(page.has_flow_control, text != EXTENSION_1_0, "{text}");
+        assert_eq!(page.flow_control == FlowControlState::On, text != EXTENSION_1_0, "{text}");
         assert!(page.waiting.values().all(|waiting| !waiting.has_requests()), "{text}");
     }
 }
@@ -66,5 +66,56 @@ fn a_page_of_another_program_is_no_picker() {
             page.refused.started, None,
             "a start that differs from itself would be a restart at each poll"
         );
+    }
+}
+
+/// Pages of real pickers, as recorded.
+mod recorded {
+    use std::io::Read as _;
+
+    use super::*;
+
+    macro_rules! page {
+        ($name:literal) => {
+            include_str!(concat!("../../../../../tests/fixtures/pickers/", $name))
+        };
+    }
+
+    const MODEL: &str = "acme/llama";
+
+    #[test]
+    fn flow_control_is_on_off_or_not_yet_shown() {
+        use FlowControlState::{NotYetShown, Off, On};
+        for (what, text, state) in [
+            ("1.5.0 with it, before a request", page!("gaie-1.5.0-flowcontrol-fresh.prom"), NotYetShown),
+            ("1.5.0 without it, before a request", page!("gaie-1.5.0-idle.prom"), NotYetShown),
+            ("1.5.0 without it", page!("gaie-1.5.0-no-flowcontrol-refused.prom"), Off),
+            ("1.5.0, a request waits", page!("gaie-1.5.0-waiting-excerpt.prom"), On),
+            ("router 0.10.0, before a request", page!("router-0.10.0-flowcontrol-idle.prom"), On),
+        ] {
+            assert_eq!(read(text, &[MODEL], None).flow_control, state, "{what}");
+        }
+    }
+
+    #[test]
+    fn waiting_and_refused_requests_count_for_the_target_model() {
+        let waiting = read(page!("gaie-1.5.0-waiting-excerpt.prom"), &[MODEL], None).waiting;
+        assert_eq!(waiting[MODEL], QueueTotals { size: 1.0, bytes: 66.0 });
+        let refused =
+            read(page!("gaie-1.5.0-no-flowcontrol-refused.prom"), &[MODEL, "my-lora"], None).refused;
+        assert_eq!(refused.by_model, [(MODEL.to_owned(), 2.0), ("my-lora".to_owned(), 1.0)].into());
+        assert!(refused.started.is_some());
+    }
+
+    #[test]
+    fn page_of_fifty_tenants_and_adapters_is_read() {
+        let packed =
+            include_bytes!("../../../../../tests/fixtures/pickers/gaie-1.5.0-50tenants-50models.prom.gz");
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(&packed[..]).read_to_string(&mut text).unwrap();
+        let page = read(&text, &[MODEL], None);
+        assert_eq!((text.len() > 2_000_000, page.flow_control), (true, FlowControlState::On));
+        assert_eq!(page.refused.by_model[MODEL], 50.0);
+        assert!(!page.waiting[MODEL].has_requests());
     }
 }

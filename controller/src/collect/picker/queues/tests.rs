@@ -11,7 +11,11 @@ fn answers(at: Instant, pods: &[(&str, f64)]) -> Answers {
         let waiting = QueueTotals { size, bytes: 10.0 * size };
         [("m".to_owned(), waiting), ("other".to_owned(), QueueTotals::default())].into()
     };
-    let answer = |size| PickerPage { waiting: page(size), has_flow_control: true, ..PickerPage::default() };
+    let answer = |size| PickerPage {
+        waiting: page(size),
+        flow_control: FlowControlState::On,
+        ..PickerPage::default()
+    };
     pods.iter().map(|(pod, size)| ((*pod).into(), answered(at, answer(*size)))).collect()
 }
 
@@ -29,9 +33,13 @@ fn picker_can_wake_a_model_once_flow_control_is_seen() {
         queues.set_flow_control(key.clone(), &pods, then, then + Duration::from_secs(after));
         queues.obstacle(&key, "m", false)
     };
-    let shows = |has_flow_control| answered(then, PickerPage { has_flow_control, ..PickerPage::default() });
-    let unnamed =
-        PickerPage { has_flow_control: true, unnamed: ["m".to_owned()].into(), ..PickerPage::default() };
+    let state = |flow_control| answered(then, PickerPage { flow_control, ..PickerPage::default() });
+    let shows = |is_on| state(if is_on { FlowControlState::On } else { FlowControlState::Off });
+    let unnamed = PickerPage {
+        flow_control: FlowControlState::On,
+        unnamed: ["m".to_owned()].into(),
+        ..PickerPage::default()
+    };
     let failed = PodAnswer { has_failed: true, ..PodAnswer::default() };
     assert_eq!(obstacle(&[], 9), Some(WakeObstacle::NotRead));
     assert_eq!(obstacle(&[PodAnswer::default()], 9), Some(WakeObstacle::NotRead));
@@ -39,7 +47,13 @@ fn picker_can_wake_a_model_once_flow_control_is_seen() {
     assert_eq!(obstacle(slice::from_ref(&failed), 0), Some(WakeObstacle::Unreadable));
     assert_eq!(obstacle(&[shows(false)], 0), Some(WakeObstacle::NoFlowControl));
     assert_eq!(obstacle(&[shows(true), shows(false), failed], 100), None);
-    assert_eq!(obstacle(&[PodAnswer { has_failed: true, ..shows(true) }], 3600), None, "it was seen before");
+    let not_yet = state(FlowControlState::NotYetShown);
+    assert_eq!(obstacle(slice::from_ref(&not_yet), 0), Some(WakeObstacle::FlowControlNotShown));
+    assert_eq!(obstacle(&[not_yet.clone(), shows(false)], 0), Some(WakeObstacle::NoFlowControl));
+    assert_eq!(obstacle(&[not_yet, shows(true)], 0), None);
+    let fails_since = PodAnswer { has_failed: true, ..shows(true) };
+    assert_eq!(obstacle(slice::from_ref(&fails_since), 60), None, "it was seen a minute ago");
+    assert_eq!(obstacle(&[fails_since], 61), Some(WakeObstacle::Unreadable));
     assert_eq!(obstacle(&[shows(true), answered(then, unnamed)], 0), Some(WakeObstacle::NameNotReported));
     let unknown = Queues::default().obstacle(&key, "m", false);
     assert_eq!(unknown, Some(WakeObstacle::NotRead), "the picker is not polled");

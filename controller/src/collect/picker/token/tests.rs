@@ -4,6 +4,7 @@ use serde_json::json;
 use wva_fakes::{FakeApi, Reply, Request};
 
 use super::*;
+use crate::fixture::Cluster;
 
 /// A fake API server. The client is the controller's account, and token requests return this token.
 fn api(token: &'static str) -> FakeApi {
@@ -99,4 +100,20 @@ async fn never_sends_a_token_of_the_controllers_own_account() {
     let renewed = RenewedToken::start(account("controller"), &fake).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!((renewed.header(), fake.count(is_token_request)), (None, 0));
+}
+
+#[test]
+fn only_labelled_namespaces_get_tokens_of_the_account() {
+    let mut cluster = Cluster::new();
+    cluster.namespace("labelled", json!({"labels": {"wva.llmd.ai/picker-token": "true"}}));
+    cluster.namespace("other", json!({"labels": {"wva.llmd.ai/picker-token": "false"}}));
+    let mut watches = cluster.watches();
+    let gets = |token: &PickerToken, watches: &Watches| {
+        ["labelled", "other", "unknown"].map(|namespace| token.is_for(watches, namespace))
+    };
+    assert_eq!(gets(&account("reader"), &watches), [true, false, false]);
+    assert_eq!(gets(&PickerToken::Fixed("set".to_owned()), &watches), [true; 3]);
+    assert_eq!(gets(&PickerToken::None, &watches), [false; 3]);
+    watches.namespaces = None;
+    assert_eq!(gets(&account("reader"), &watches), [true; 3], "the operator chose the only namespace");
 }
