@@ -103,7 +103,7 @@ impl Client {
 /// Answer as it arrives.
 enum Body<R: PageReader> {
     Plain(Text<R>),
-    Gzip(MultiGzDecoder<Text<R>>),
+    Gzip(Box<MultiGzDecoder<Text<R>>>),
 }
 
 impl<R: PageReader> Body<R> {
@@ -111,7 +111,7 @@ impl<R: PageReader> Body<R> {
         let text = Text { page: Page::new(reader), read: 0, error: None };
         match encoding.map_or(&b"identity"[..], HeaderValue::as_bytes) {
             b"identity" => Ok(Self::Plain(text)),
-            b"gzip" => Ok(Self::Gzip(MultiGzDecoder::new(text))),
+            b"gzip" => Ok(Self::Gzip(Box::new(MultiGzDecoder::new(text)))),
             other => Err(PageError::Encoding(String::from_utf8_lossy(other).into_owned())),
         }
     }

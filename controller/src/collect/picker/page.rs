@@ -50,6 +50,17 @@ pub(super) struct PickerPage {
     pub(super) unnamed: BTreeSet<String>,
 }
 
+/// Series that a page has.
+#[derive(Clone, Copy, Default)]
+struct SeenSeries {
+    /// Of any picker.
+    picker: bool,
+    /// Of llm-d router, which shows flow control from its start on.
+    router: bool,
+    /// A request of a model.
+    request: bool,
+}
+
 pub(super) struct QueueReader<'a> {
     query: &'a PickerQuery,
     /// Totals under the earlier and the later metric name.
@@ -60,11 +71,7 @@ pub(super) struct QueueReader<'a> {
     refused: BTreeMap<String, [f64; 2]>,
     started: Option<f64>,
     has_flow_control: bool,
-    is_picker: bool,
-    /// It shows flow control from its start on.
-    is_router: bool,
-    /// It counts a request of a model.
-    has_served: bool,
+    seen: SeenSeries,
     named: BTreeSet<String>,
     overflows: bool,
 }
@@ -78,9 +85,7 @@ impl<'a> QueueReader<'a> {
             refused: BTreeMap::new(),
             started: None,
             has_flow_control: false,
-            is_picker: false,
-            is_router: false,
-            has_served: false,
+            seen: SeenSeries::default(),
             named: BTreeSet::new(),
             overflows: false,
         }
@@ -88,11 +93,14 @@ impl<'a> QueueReader<'a> {
 
     /// Returns the facts. Without series a queue is empty; with only invalid values the model is missing.
     pub(super) fn into_page(mut self) -> PickerPage {
-        let Self { query, is_picker, .. } = self;
-        let flow_control = match (self.has_flow_control, is_picker && !self.is_router && !self.has_served) {
-            (true, _) => FlowControlState::On,
-            (false, true) => FlowControlState::NotYetShown,
-            (false, false) => FlowControlState::Off,
+        let Self { query, seen, .. } = self;
+        let is_picker = seen.picker;
+        let flow_control = if self.has_flow_control {
+            FlowControlState::On
+        } else if seen.picker && !seen.router && !seen.request {
+            FlowControlState::NotYetShown
+        } else {
+            FlowControlState::Off
         };
         let refused = self.refused_counts();
         let waiting = |model: &String| {
@@ -165,7 +173,7 @@ impl<'a> QueueReader<'a> {
         })?;
         // Probes and lists of models name no model, and do not pass flow control.
         let is_named = target.is_some() || requested.is_some();
-        self.has_served |= is_named;
+        self.seen.request |= is_named;
         if !is_refusal || !is_named {
             return Some(());
         }
@@ -188,13 +196,13 @@ impl PageReader for QueueReader<'_> {
         }
         let family = PREFIXES.iter().find_map(|(prefix, at)| Some((*at, name.strip_prefix(prefix)?)));
         let Some((generation, family)) = family else { return page::check_number(rest) };
-        self.is_picker = true;
-        self.is_router |= generation == 1;
+        self.seen.picker = true;
+        self.seen.router |= generation == 1;
         match (family, family.strip_prefix("flow_control_")) {
             (_, Some("queue_size")) => return self.read_queue(generation, false, rest),
             (_, Some("queue_bytes")) => return self.read_queue(generation, true, rest),
             ("request_error_total", _) => return self.read_errors(generation, rest),
-            ("request_total" | "running_requests", _) => self.has_served = true,
+            ("request_total" | "running_requests", _) => self.seen.request = true,
             (_, Some(family)) => self.has_flow_control |= EVIDENCE.contains(&family),
             _ => {}
         }

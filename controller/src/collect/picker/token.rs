@@ -40,7 +40,7 @@ pub enum PickerToken {
 
 impl PickerToken {
     /// A fixed token is for all pickers, as in llm-d WVA. Others are for labelled namespaces, because the token opens
-    /// the `/metrics` of everything that asks the API server, and whoever may create pools in a namespace sees it.
+    /// the `/metrics` of every server that asks the API server, and who may create pools in a namespace can see it.
     pub(super) fn is_for(&self, watches: &Watches, namespace: &str) -> bool {
         match self {
             Self::None => false,

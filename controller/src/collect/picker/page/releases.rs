@@ -115,7 +115,7 @@ mod recorded {
         flate2::read::GzDecoder::new(&packed[..]).read_to_string(&mut text).unwrap();
         let page = read(&text, &[MODEL], None);
         assert_eq!((text.len() > 2_000_000, page.flow_control), (true, FlowControlState::On));
-        assert_eq!(page.refused.by_model[MODEL], 50.0);
+        assert_eq!(page.refused.by_model, [(MODEL.to_owned(), 50.0)].into());
         assert!(!page.waiting[MODEL].has_requests());
     }
 }
