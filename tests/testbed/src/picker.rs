@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use anyhow::Context as _;
 use axum::Router;
@@ -12,6 +12,8 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Response, StatusCode, header};
 use axum::routing::get;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
@@ -37,7 +39,7 @@ pub enum PickerBehavior {
     Hangs,
     /// Queues are NaN, infinite or negative.
     NotANumber,
-    /// Queues are at the end of 10 MB.
+    /// Queues are at the end of 160 MB, which arrive packed.
     Floods,
     /// An HTML page that contains the metrics.
     Garbage,
@@ -218,7 +220,11 @@ async fn metrics(State(state): State<Arc<Mutex<PickerState>>>, headers: HeaderMa
     };
     match behavior {
         PickerBehavior::Hangs => std::future::pending().await,
-        PickerBehavior::Floods => text(StatusCode::OK, "go_goroutines 12\n".repeat(600_000) + &honest),
+        PickerBehavior::Floods => {
+            let mut answer = Response::new(Body::from(flood(&honest)));
+            answer.headers_mut().insert(header::CONTENT_ENCODING, header::HeaderValue::from_static("gzip"));
+            answer
+        }
         PickerBehavior::Garbage => text(StatusCode::OK, format!("<html><pre>\n{honest}</pre></html>\n")),
         PickerBehavior::Redirects => {
             let mut answer = text(StatusCode::FOUND, String::new());
@@ -292,6 +298,18 @@ fn queue_by_priority(behavior: PickerBehavior, waiting: f64) -> Vec<(u8, String)
         }
         _ => vec![(0, waiting.to_string())],
     }
+}
+
+/// A packed page of 160 MB, which ends with `page`.
+fn flood(page: &str) -> Vec<u8> {
+    static START: LazyLock<Vec<u8>> = LazyLock::new(|| pack(&"go_goroutines 12\n".repeat(10_000_000)));
+    [START.as_slice(), &pack(page)].concat()
+}
+
+fn pack(text: &str) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let written = std::io::Write::write_all(&mut encoder, text.as_bytes());
+    written.and_then(|()| encoder.finish()).unwrap_or_default()
 }
 
 fn text(status: StatusCode, text: String) -> Response<Body> {
