@@ -104,6 +104,8 @@ pub(crate) struct ZeroScaling {
     pub(crate) pool_group: String,
     /// Token for the metrics of endpoint pickers.
     pub(crate) picker_token: wva_controller::PickerToken,
+    /// Certificates for those that serve HTTPS.
+    pub(crate) picker_tls: wva_controller::PickerTls,
 }
 
 impl std::fmt::Debug for ZeroScaling {

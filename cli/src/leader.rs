@@ -4,6 +4,7 @@ mod endpoint;
 mod search;
 
 use clap::{Arg, ArgMatches, Command};
+use wva_crds::picker_report::PickerReport;
 use wva_scaling::Snapshot;
 
 pub(super) use endpoint::{DebugEndpoint, DebugResponse};
@@ -93,6 +94,18 @@ impl<T> Answers<T> {
 /// Snapshot of a leader's last cycle.
 pub(super) type LeaderSnapshot = ControllerAnswer<Snapshot>;
 pub(super) type Leaders = Answers<Snapshot>;
+
+/// What the leaders last read of endpoint pickers. A leader of an earlier release has no such page.
+pub(super) async fn fetch_pickers(arguments: &ArgMatches) -> Vec<PickerReport> {
+    let query = async |endpoint: &DebugEndpoint| -> anyhow::Result<Vec<PickerReport>> {
+        let response = endpoint.get("/pickers").await?.ensure_success()?;
+        Ok(serde_json::from_str(&response.text)?)
+    };
+    let answers = Answers::fetch(arguments, query).await;
+    answers
+        .map(|answers| answers.received.into_iter().flat_map(|one| one.answer).collect())
+        .unwrap_or_default()
+}
 
 impl Leaders {
     /// Queries every controller that the options select. Errors end up in `failures`.

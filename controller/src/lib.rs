@@ -13,7 +13,7 @@ mod publish;
 
 pub use actuate::{Actuator, AnnotationSync, DeletionCosts, ModelServers, ScaleExecutor};
 pub use collect::page::PageBudget;
-pub use collect::picker::{PickerConfig, PickerPoller, PickerToken, Pickers};
+pub use collect::picker::{PickerConfig, PickerPoller, PickerTls, PickerToken, Pickers};
 pub use collect::prometheus::{
     ClientError, ClientIdentity, Prometheus, PrometheusConfig, QueryError, Series,
 };

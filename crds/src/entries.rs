@@ -2,6 +2,7 @@
 //! faults, merging of layers, and JSON Schemas. Admission, engine and editors share this code.
 
 mod check;
+mod endpoint_picker;
 mod index;
 mod merge;
 mod pattern;
@@ -14,6 +15,7 @@ mod throughput;
 mod units;
 
 pub use check::did_you_mean;
+pub use endpoint_picker::{EndpointPicker, InvalidEndpointPicker, PickerPods};
 pub use index::EntryIndex;
 pub use merge::{Conflict, DEFAULT_ENTRY, DroppedLayer, MergedSettings, Order, Saturation, Scoped, merge};
 pub use read::{Entry, Fault, FaultKind, ParsedEntry, read_text, read_value, yaml_value};

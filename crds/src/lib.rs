@@ -9,6 +9,7 @@ pub mod hardware;
 pub mod manifest;
 pub mod names;
 pub mod parse_error;
+pub mod picker_report;
 pub mod runbook_lines;
 pub mod settings;
 pub mod text;

@@ -1,4 +1,4 @@
-//! `/explain` and `/snapshot` of the last cycle. A replica that does not lead names the leader.
+//! `/explain` and `/snapshot` of the last cycle, and `/pickers` of what was last read of endpoint pickers. A replica that does not lead names the leader.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Serialize;
-use wva_controller::{ConditionDraft, Published, PublishedVariant, Reader};
+use wva_controller::{ConditionDraft, Pickers, Published, PublishedVariant, Reader};
 use wva_runtime::leadership::Leadership;
 use wva_scaling::trace::{self, Signals, Trace};
 use wva_scaling::{Decision, VariantKey};
@@ -18,11 +18,12 @@ use wva_scaling::{Decision, VariantKey};
 /// Matches explanation and snapshot.
 const CYCLE_HEADER: &str = "wva-cycle";
 
-pub(crate) fn debug_router(published: Reader, leadership: Leadership) -> Router {
+pub(crate) fn debug_router(published: Reader, pickers: Pickers, leadership: Leadership) -> Router {
     Router::new()
         .route("/explain", get(explain))
         .route("/snapshot", get(snapshot))
         .with_state(published)
+        .route("/pickers", get(move || std::future::ready(json_response(&pickers.reports()))))
         .layer(axum::middleware::from_fn(move |request: Request, next: Next| {
             let leadership = leadership.clone();
             async move {

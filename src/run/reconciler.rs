@@ -9,7 +9,7 @@ use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
     Actuator, AnnotationSync, ConfigReloads, DeletionCosts, Engine, EngineConfig, EngineMetrics,
     EventReporter, MetricsApi, ModelServers, Ownership, OwnershipView, PageBudget, PickerConfig,
-    PickerPoller, Prometheus, Reader, Refusals, ScaleExecutor, ServiceMonitorReporter, Sources,
+    PickerPoller, Pickers, Prometheus, Reader, Refusals, ScaleExecutor, ServiceMonitorReporter, Sources,
     StatusTargets, StatusWriter, Telemetry, VariantSeries, Watches, events, watch_metrics_api,
     watch_service_monitor,
 };
@@ -34,16 +34,17 @@ impl Process {
         let objects = watched.facts.watches.clone();
         self.export_series(&reader, &ownership_view, objects, controller.legacy_metrics);
         let reloads = ConfigReloads::register(&self.metrics.registry)?;
-        let token = controller.zero.picker_token.clone();
+        let (token, tls) = (controller.zero.picker_token.clone(), controller.zero.picker_tls.clone());
         let budget = PageBudget::default();
         let (poller, pickers) = PickerPoller::new(
             self.clients.client.clone(),
             watched.facts.watches.clone(),
             watched.pools,
             reader.clone(),
-            PickerConfig { token, ownership: ownership.clone(), budget: budget.clone() },
+            PickerConfig { token, tls, ownership: ownership.clone(), budget: budget.clone() },
         )?;
         self.spawn_picker_poller(poller);
+        self.serve_debug(controller.debug_address, reader.clone(), pickers.clone())?;
         let (refusals, refused) = watch::channel(Arc::default());
         let metrics_api = self.spawn_metrics_api_watch();
         let marking = (watched.facts.watches.clone(), ownership.clone());
@@ -73,7 +74,6 @@ impl Process {
         self.spawn_actuator(servers, &reader, (&refusals, &targets), marking);
         self.spawn_status_and_events(&reader, &ownership_view, &status_targets);
         self.report_service_monitor_deletions();
-        self.serve_debug(controller.debug_address, reader)?;
         if let Some(address) = controller.external_metrics_address {
             self.serve_external_metrics(address, certs.serving()?, controller.legacy_metrics)?;
         }
@@ -100,10 +100,15 @@ impl Process {
         });
     }
 
-    fn serve_debug(&mut self, address: Option<SocketAddr>, reader: Reader) -> anyhow::Result<()> {
+    fn serve_debug(
+        &mut self,
+        address: Option<SocketAddr>,
+        reader: Reader,
+        pickers: Pickers,
+    ) -> anyhow::Result<()> {
         let Some(address) = address else { return Ok(()) };
-        let listener = wva_runtime::server::bind("/explain and /snapshot", address)?;
-        let router = endpoints::debug_router(reader, self.leader_state.leadership.clone());
+        let listener = wva_runtime::server::bind("/explain, /snapshot and /pickers", address)?;
+        let router = endpoints::debug_router(reader, pickers, self.leader_state.leadership.clone());
         let (limits, shutdown) = (endpoints::limits("debug"), self.signals.shutdown.clone());
         self.spawn("debug endpoint", endpoints::serve(limits, listener, None, router, shutdown));
         Ok(())

@@ -166,6 +166,13 @@ impl SettingsReader<'_> {
             },
             pool_group: self.text("POOL_GROUP"),
             picker_token: self.picker_token(),
+            picker_tls: wva_controller::PickerTls {
+                ca: self.optional("EPP_METRIC_READER_CA_CERT_PATH"),
+                client: self
+                    .optional("EPP_METRIC_READER_CLIENT_CERT_PATH")
+                    .zip(self.optional("EPP_METRIC_READER_CLIENT_KEY_PATH")),
+                server_name: self.optional("EPP_METRIC_READER_SERVER_NAME"),
+            },
         }
     }
 

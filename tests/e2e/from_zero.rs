@@ -2,6 +2,8 @@
 //! pickers. kube-apiserver and HPA are real, the pickers are fakes.
 //! Why a control plane of its own: the tests read its audit log, and the program runs with two API groups of pools.
 
+mod named;
+
 use std::time::Duration;
 
 use crate::support::{
@@ -80,6 +82,7 @@ async fn only_waiting_requests_wake_models_at_zero() -> anyhow::Result<()> {
     Box::pin(an_adapter_request_wakes_the_only_model_of_its_pool(&cluster)).await?;
     Box::pin(a_request_between_two_polls_wakes_its_model(&cluster)).await?;
     Box::pin(a_refused_request_wakes_a_model_without_flow_control(&cluster)).await?;
+    Box::pin(named::a_picker_that_an_entry_names_needs_no_pool(&cluster)).await?;
     let (picker, asked) = Box::pin(models_with_counted_requests(&cluster)).await?;
     cluster.install.stop().await?;
     picker.refuse(&asked.model, 1);

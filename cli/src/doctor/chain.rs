@@ -62,6 +62,7 @@ static CHAIN: &[Check] = &[
     Check { name: "gpus", ends_chain: false, run: checks::gpus::check },
     Check { name: "scrape", ends_chain: false, run: checks::scrape::check },
     Check { name: "series", ends_chain: false, run: checks::series::check },
+    Check { name: "picker", ends_chain: false, run: checks::picker::check },
     Check { name: "decision", ends_chain: false, run: checks::decision::check },
     Check { name: "signal", ends_chain: false, run: checks::signal::check },
     Check { name: "autoscaler", ends_chain: false, run: checks::autoscaler::check },

@@ -7,6 +7,7 @@ mod elsewhere;
 pub(super) mod gpus;
 pub(super) mod metric;
 mod monitors;
+pub(super) mod picker;
 mod pod_series;
 pub(super) mod pods;
 pub(super) mod scrape;

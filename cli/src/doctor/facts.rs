@@ -9,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::core::Selector;
 use serde_json::Value;
 use wva_crds::names::is_desired_replicas;
+use wva_crds::picker_report::PickerReport;
 use wva_crds::text::without_code;
 use wva_rules::KubernetesVersion;
 use wva_scaling::servers::{ServerSignal, server_metrics};
@@ -22,7 +23,7 @@ use crate::cluster::{
     text,
 };
 use crate::gpus::ClaimTemplates;
-use crate::leader::Leaders;
+use crate::leader::{Leaders, fetch_pickers};
 use crate::prometheus::{Prometheus, Series};
 use crate::workloads::Workloads;
 
@@ -73,6 +74,8 @@ pub(super) struct Facts {
     pub(super) namespaces: Vec<Value>,
     pub(super) controllers: Option<Vec<Controller>>,
     pub(super) leaders: Leaders,
+    /// What the leaders last read of endpoint pickers.
+    pub(super) pickers: Vec<PickerReport>,
     pub(super) claim_templates: ClaimTemplates,
     /// Decisions of the leaders' last cycle.
     pub(super) decisions: BTreeMap<ObjectId, Decision>,
@@ -124,6 +127,7 @@ impl Facts {
             namespaces: list_or_note(cluster, &NAMESPACES, &mut unreadable).await,
             controllers: list_controllers(cluster, arguments, &mut unreadable).await,
             decisions: index_decisions(&outcomes),
+            pickers: fetch_pickers(arguments).await,
             leaders,
             claim_templates: ClaimTemplates::new(
                 &list_or_note(cluster, &RESOURCE_CLAIM_TEMPLATES, &mut unreadable).await,

@@ -5,10 +5,13 @@ mod debounce;
 mod endpoint;
 mod fetch;
 mod page;
+mod pickers;
+mod pod;
 mod queues;
 mod refused;
 mod schedule;
 mod selection;
+mod tls;
 mod token;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,26 +23,27 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use wva_scaling::snapshot::WakeObstacle;
+use wva_crds::entries::EndpointPicker;
 use wva_scaling::{Decision, VariantKey};
 
-#[cfg(test)]
-use wva_runtime::Availability;
 use wva_runtime::OptionalCache;
 
 use crate::collect::page::PageBudget;
-use crate::model::keys::{ModelKey, WorkloadKey};
-use crate::model::published::{PublishedVariant, Reader};
+use crate::model::keys::NamedPickers;
+use crate::model::published::Reader;
 use crate::observe::pools::{InferencePools, Pool};
-use crate::observe::variants::{self, ManagedVariant, Ownership};
+use crate::observe::variants::{self, Ownership};
 use crate::observe::watches::Watches;
 use debounce::WakeDebounce;
 use endpoint::{Answers, Endpoint};
 use fetch::PageFetcher;
-use selection::{PickerQueries, PickerQuery, ServingState, select_pickers};
+use selection::{PickerQueries, PickerQuery, Routes, ServingState, select_pickers};
+use tls::Certificates;
 
 pub(crate) use page::OVERFLOW;
+pub use pickers::Pickers;
 pub(crate) use queues::Queues;
+pub use tls::PickerTls;
 pub use token::PickerToken;
 
 /// A waiting request should lead to a scale-up within a second.
@@ -48,120 +52,25 @@ const PERIOD: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct PickerKey {
     namespace: String,
-    service: String,
+    picker: EndpointPicker,
 }
 
-/// InferencePools and the queues at their pickers.
-#[derive(Clone)]
-pub struct Pickers {
-    pools: OptionalCache<Pool>,
-    queues: watch::Receiver<Arc<Queues>>,
-}
-
-impl Pickers {
-    pub(crate) fn queues(&self) -> watch::Receiver<Arc<Queues>> {
-        self.queues.clone()
-    }
-
-    /// Whether a picker queues requests of this workload.
-    pub(crate) fn has_picker(&self, watches: &Watches, workload: &WorkloadKey) -> bool {
-        let pools = &self.pools.cache;
-        !pools.is_empty() && !selection::pickers(watches, pools, workload).is_empty()
-    }
-
-    /// Pools that select pods of these workloads. `may_fail`: requests may fail while the model is at zero.
-    pub(crate) fn pools_of(
-        &self,
-        watches: &Watches,
-        workloads: &[&WorkloadKey],
-        model: &str,
-        may_fail: bool,
-    ) -> Vec<ModelPool> {
-        let pools = &self.pools.cache;
-        if pools.is_empty() {
-            return Vec::new();
-        }
-        let queues = self.queues.borrow();
-        let names: BTreeMap<_, _> =
-            workloads.iter().flat_map(|workload| selection::pool_pickers(watches, pools, workload)).collect();
-        let model_pool = |(name, picker): (Box<str>, PickerKey)| ModelPool {
-            name,
-            obstacle: queues.obstacle(&picker, model, may_fail),
-            picker,
-        };
-        names.into_iter().map(model_pool).collect()
-    }
-
-    pub(crate) fn serves_only(
-        &self,
-        watches: &Watches,
-        pool: &ModelPool,
-        workloads: &[&WorkloadKey],
-    ) -> bool {
-        selection::serves_only(watches, &self.pools.cache, &pool.picker, workloads)
-    }
-
-    /// Models to wake without a recent answer from all pods of all pickers.
-    pub(crate) fn models_with_unread_queue(
-        &self,
-        watches: &Watches,
-        managed: &[ManagedVariant],
-        variants: &BTreeMap<VariantKey, Arc<PublishedVariant>>,
-        now: Instant,
-    ) -> BTreeSet<ModelKey> {
-        let pools = &self.pools.cache;
-        let state = |key: &VariantKey| {
-            ServingState::from_decision(variants.get(key).and_then(|v| v.decision.as_ref()))
-        };
-        if pools.is_empty() || !variants.keys().any(|key| state(key) == ServingState::ToZero) {
-            return BTreeSet::new();
-        }
-        let queues = self.queues.borrow();
-        let queries = select_pickers(watches, pools, managed, state, |_| false);
-        let models = queries.into_iter().flat_map(|(picker, query)| {
-            query.models.into_iter().map(move |model_id| ModelKey::new(&picker.namespace, &model_id))
-        });
-        models.filter(|model| !queues.is_complete(model, now)).collect()
-    }
-
-    /// Data-parallel ranks in each pod; empty if its pools have one port.
-    pub(crate) fn ranks(&self, watches: &Watches, workload: &WorkloadKey) -> BTreeSet<u16> {
-        selection::ranks(watches, &self.pools.cache, workload)
-    }
-
-    /// The test sends the queues.
+impl PickerKey {
     #[cfg(test)]
-    pub(crate) fn testing() -> (Self, watch::Sender<Arc<Queues>>) {
-        let pools = wva_runtime::cache::Writer::new(Pool::projection()).reader();
-        let pools = OptionalCache::new(pools, Availability::Watched);
-        let (sender, queues) = watch::channel(Arc::default());
-        (Self { pools, queues }, sender)
-    }
-
-    /// Selects pods of namespace `ns` with the label `app`.
-    #[cfg(test)]
-    pub(crate) fn with_pool(self, app: &str) -> Self {
-        let mut writer = wva_runtime::cache::Writer::new(Pool::projection());
-        let object = serde_json::json!({"apiVersion": "inference.networking.k8s.io/v1", "kind": "InferencePool",
-            "metadata": {"name": "p", "namespace": "ns"},
-            "spec": {"selector": {"matchLabels": {"app": app}}, "endpointPickerRef": {"name": "epp"}}});
-        let object = serde_json::from_value(object).unwrap();
-        writer.apply(&kube::runtime::watcher::Event::Apply(object));
-        Self { pools: OptionalCache::new(writer.reader(), Availability::Watched), ..self }
+    fn service(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.to_owned(), picker: EndpointPicker::service(name) }
     }
 }
 
-pub(crate) struct ModelPool {
-    pub(crate) name: Box<str>,
-    picker: PickerKey,
-    /// Why requests would not wake the model.
-    pub(crate) obstacle: Option<WakeObstacle>,
-}
+/// Models and answers of each picker.
+type PolledAnswers = BTreeMap<PickerKey, (watch::Receiver<Arc<PickerQuery>>, watch::Receiver<Answers>)>;
 
 /// Settings of the poller.
 pub struct PickerConfig {
     /// Source of the bearer token.
     pub token: PickerToken,
+    /// Certificates for pickers that serve HTTPS.
+    pub tls: PickerTls,
     /// Variants of this controller.
     pub ownership: Ownership,
     /// Limits of all pages of pods.
@@ -176,10 +85,14 @@ pub struct PickerPoller {
     published: Reader,
     ownership: Ownership,
     token: PickerToken,
+    tls: PickerTls,
+    certificates: watch::Sender<Certificates>,
     fetcher: PageFetcher,
     budget: PageBudget,
     token_header: watch::Sender<Option<reqwest::header::HeaderValue>>,
+    named: watch::Receiver<Arc<NamedPickers>>,
     queues: watch::Sender<Arc<Queues>>,
+    polled: watch::Sender<Arc<PolledAnswers>>,
 }
 
 /// Dropping it ends its task.
@@ -222,8 +135,11 @@ impl PickerPoller {
         config: PickerConfig,
     ) -> Result<(Self, Pickers), reqwest::Error> {
         let (token_header, token) = watch::channel(None);
+        let (certificates, received) = watch::channel(Err("not read yet".to_owned()));
         let (queues, reader) = watch::channel(Arc::default());
-        let pickers = Pickers { pools: pools.0.clone(), queues: reader };
+        let (named, named_receiver) = watch::channel(Arc::default());
+        let (answers, shown) = watch::channel(Arc::default());
+        let pickers = Pickers { pools: pools.0.clone(), named, queues: reader, polled: shown };
         let poller = Self {
             client,
             watches,
@@ -231,10 +147,14 @@ impl PickerPoller {
             published,
             ownership: config.ownership,
             token: config.token,
-            fetcher: PageFetcher::new(token)?,
+            tls: config.tls,
+            certificates,
+            fetcher: PageFetcher::new(token, received)?,
             budget: config.budget,
             token_header,
+            named: named_receiver,
             queues,
+            polled: answers,
         };
         Ok((poller, pickers))
     }
@@ -247,9 +167,11 @@ impl PickerPoller {
             let _ = first_token.changed().await;
             self.poll().await;
         };
-        let both = async { tokio::join!(self.token.keep_renewed(&self.client, &self.token_header), polling) };
-        ended.run_until_cancelled(both).await;
+        let token = self.token.keep_renewed(&self.client, &self.token_header);
+        let certificates = self.tls.keep_read(&self.certificates);
+        ended.run_until_cancelled(async { tokio::join!(token, certificates, polling) }).await;
         self.queues.send_replace(Arc::default());
+        self.polled.send_replace(Arc::default());
     }
 
     /// Selects the pickers every [`PERIOD`], and publishes their answers.
@@ -278,10 +200,11 @@ impl PickerPoller {
         polled: &mut BTreeMap<PickerKey, PolledPicker>,
         answered: &Arc<Notify>,
     ) -> BTreeSet<PickerKey> {
-        let pools = &self.pools.cache;
+        let named = self.named.borrow().clone();
+        let routes = Routes { watches: &self.watches, pools: &self.pools.cache, named: &named };
         let mut queries = PickerQueries::default();
         let mut excess = BTreeSet::new();
-        if !pools.is_empty() {
+        if !routes.is_empty() {
             let managed = variants::managed_variants(&self.watches, &self.ownership);
             let published = self.published.borrow().clone();
             let last = |key: &VariantKey| -> Option<&Decision> {
@@ -290,9 +213,9 @@ impl PickerPoller {
             let may_scale_to_zero =
                 |key: &VariantKey| last(key).is_some_and(|decision| decision.scale_to_zero);
             let state = |key: &VariantKey| ServingState::from_decision(last(key));
-            queries = select_pickers(&self.watches, pools, &managed, state, may_scale_to_zero);
+            queries = select_pickers(&routes, &managed, state, may_scale_to_zero);
             excess = selection::remove_excess(&mut queries);
-            selection::set_sole_models(&mut queries, &self.watches, pools, &managed);
+            selection::set_sole_models(&mut queries, &routes, &managed);
         }
         for (key, query) in &mut queries {
             query.sends_token = self.token.is_for(&self.watches, &key.namespace);
@@ -300,13 +223,22 @@ impl PickerPoller {
         let namespaces: BTreeSet<String> = queries.keys().map(|key| key.namespace.clone()).collect();
         self.budget.retain(|namespace| namespaces.contains(namespace));
         apply_queries(polled, queries, |key, query| self.start(key, query, answered));
+        self.polled.send_if_modified(|shown| {
+            let is_shown = shown.keys().eq(polled.keys());
+            if !is_shown {
+                let receivers = |picker: &PolledPicker| (picker.query.subscribe(), picker.answers.clone());
+                *shown =
+                    Arc::new(polled.iter().map(|(key, picker)| (key.clone(), receivers(picker))).collect());
+            }
+            !is_shown
+        });
         excess
     }
 
     fn start(&self, key: PickerKey, query: PickerQuery, answered: &Arc<Notify>) -> PolledPicker {
         tracing::debug!(
             namespace = key.namespace,
-            service = key.service,
+            picker = %key.picker,
             "Polling an endpoint picker: a model is at zero or may scale to zero"
         );
         let (query, query_receiver) = watch::channel(Arc::new(query));
@@ -360,7 +292,7 @@ fn warn_of_excess(before: &BTreeSet<PickerKey>, now: &BTreeSet<PickerKey>) {
     if let Some(first) = now.iter().next().filter(|_| before.is_empty()) {
         tracing::warn!(
             namespace = first.namespace,
-            service = first.service,
+            picker = %first.picker,
             count = now.len(),
             "Too many endpoint pickers: some are not polled, and their models do not scale to zero"
         );
@@ -379,10 +311,10 @@ fn apply_queries(
             Some(known) if known.is_alive() => known.change_query(query),
             known => {
                 if known.is_some() {
-                    let PickerKey { namespace, service } = &key;
+                    let PickerKey { namespace, picker } = &key;
                     tracing::error!(
                         namespace,
-                        service,
+                        %picker,
                         "The poll task of an endpoint picker panicked; restarting it"
                     );
                 }

@@ -30,6 +30,10 @@ impl<E> EffectiveMaps<E> {
         found
     }
 
+    pub(super) fn all(&self) -> impl Iterator<Item = &ParsedMap<E>> {
+        self.global.iter().chain(self.local.values()).map(AsRef::as_ref)
+    }
+
     pub(super) fn maps(&self, namespace: &str) -> impl Iterator<Item = &ParsedMap<E>> {
         [self.global.as_ref(), self.local.get(namespace)].into_iter().flatten().map(AsRef::as_ref)
     }

@@ -18,6 +18,7 @@ use super::layers::EffectiveMaps;
 use super::parsed_map::ParsedMap;
 use super::reloads::ConfigReloads;
 use super::service_classes::{ModelClasses, ServiceClasses};
+use crate::model::keys::{ModelKey, NamedPickers};
 use crate::model::published::PublishedVariant;
 use crate::observe::variants::ManagedVariant;
 use crate::observe::watches::NamespaceFacts;
@@ -97,7 +98,12 @@ impl Settings {
         }
         let to_zero = self.to_zero.global.as_ref().and_then(|map| map.default_entry());
         let to_zero = to_zero
-            .map(|entry| ScaleToZeroEntry { model_id: None, namespace: None, ..entry.clone() })
+            .map(|entry| ScaleToZeroEntry {
+                model_id: None,
+                namespace: None,
+                endpoint_picker: None,
+                ..entry.clone()
+            })
             .filter(|entry| *entry != ScaleToZeroEntry::default());
         let named = |entry| (DEFAULT_ENTRY.to_owned(), entry);
         RulesConfig {
@@ -105,6 +111,23 @@ impl Settings {
             scale_to_zero: to_zero.map(named).into_iter().collect(),
             ..RulesConfig::default()
         }
+    }
+
+    /// Pickers that entries name.
+    pub(crate) fn endpoint_pickers(&self, managed: &[ManagedVariant]) -> NamedPickers {
+        let is_named = |map: &ParsedMap<ScaleToZeroEntry>| {
+            map.entries.iter().any(|keyed| keyed.entry.endpoint_picker.is_some())
+        };
+        if !self.to_zero.all().any(is_named) {
+            return NamedPickers::default();
+        }
+        let specs = managed.iter().filter_map(|m| Some((&m.key.namespace, &m.spec().ok()?.model_id)));
+        let picker = |(namespace, model): (&String, &String)| {
+            let layers = self.to_zero.layers(namespace, model);
+            let picker = layers.iter().rev().find_map(|(_, entry)| entry.endpoint_picker.clone())?;
+            Some((ModelKey::new(namespace, model), picker))
+        };
+        specs.filter_map(picker).collect()
     }
 
     /// `None`: no entry has any.
@@ -118,6 +141,8 @@ impl Settings {
         is_set.then(|| ScaleToZeroEntry {
             model_id: Some(model.to_owned()),
             namespace: Some(namespace.to_owned()),
+            // A decision does not depend on it.
+            endpoint_picker: None,
             ..merged
         })
     }

@@ -125,7 +125,9 @@ impl<'a> ModelInputs<'a> {
     fn add(&mut self, variant: Variant, workload: &'a WorkloadKey, inputs: &CycleInputs) {
         let queue = &mut self.model.scheduler_queue;
         // The picker has no queue series before the first request waits.
-        if *queue == SchedulerQueue::Absent && inputs.pickers.has_picker(inputs.watches, workload) {
+        if *queue == SchedulerQueue::Absent
+            && inputs.pickers.has_picker(inputs.watches, workload, &self.model.model_id)
+        {
             *queue = SchedulerQueue::Known(QueueFigures::default());
         }
         self.model.variants.push(variant);

@@ -1,7 +1,10 @@
 //! Keys of workloads, pods and models, and replica counts.
 
+use std::collections::BTreeMap;
+
 use kube::api::{ApiResource, GroupVersionKind};
 use wva_crds::ScaleTargetRef;
+use wva_crds::entries::EndpointPicker;
 use wva_scaling::Decision;
 
 /// An optional CRD.
@@ -65,6 +68,9 @@ impl ModelKey {
         Self::new(&decision.namespace, &decision.model_id)
     }
 }
+
+/// Endpoint pickers that entries name. Other models have those of their InferencePools.
+pub(crate) type NamedPickers = BTreeMap<ModelKey, EndpointPicker>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Replicas {

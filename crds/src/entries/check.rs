@@ -140,6 +140,8 @@ fn describe_schema(schema: Option<&Value>, found: &Value) -> String {
     let mut text = if let Some(words) = schema.get("enum").and_then(Value::as_array) {
         let shown: Vec<String> = words.iter().map(ToString::to_string).collect();
         format!("use one of {}", shown.join(", "))
+    } else if let Some(form) = schema.get("patternErrorMessage").and_then(Value::as_str) {
+        form.to_owned()
     } else if schema.get("pattern").is_some() {
         "use a duration above 0, such as \"10m\" or \"1h30m\"".to_owned()
     } else if is("number") || is("integer") {

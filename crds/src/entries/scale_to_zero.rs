@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::EndpointPicker;
 use super::read::{non_empty_text, non_null};
 use super::units::PositiveDuration;
 use crate::GoDuration;
@@ -40,6 +41,10 @@ pub struct ScaleToZeroEntry {
     #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "10m"))]
     pub retention_period: Option<PositiveDuration>,
+    /// Pods of the model's endpoint picker, if its InferencePool does not name them or there is none: a Service or labels of pods in the model's namespace, such as `https://epp:9443` or `app=epp,role=active`. Scheme and port default to those of the pod. The model's pools still select its pods.
+    #[serde(alias = "endpointPicker")]
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
+    pub endpoint_picker: Option<EndpointPicker>,
 }
 
 impl ScaleToZeroEntry {
@@ -52,6 +57,7 @@ impl ScaleToZeroEntry {
             enable_scale_to_zero: self.enable_scale_to_zero.or(base.enable_scale_to_zero),
             allow_failed_requests: self.allow_failed_requests.or(base.allow_failed_requests),
             retention_period: self.retention_period.or(base.retention_period),
+            endpoint_picker: self.endpoint_picker.clone().or(base.endpoint_picker),
         }
     }
 }

@@ -115,6 +115,13 @@ const COMBINATIONS: &[(IsInvalid, SettingsProblem)] = &[
             advice: "a client certificate needs its key; set both files or neither",
         },
     ),
+    (
+        |v| v.has("EPP_METRIC_READER_CLIENT_CERT_PATH") != v.has("EPP_METRIC_READER_CLIENT_KEY_PATH"),
+        SettingsProblem {
+            keys: &["EPP_METRIC_READER_CLIENT_CERT_PATH", "EPP_METRIC_READER_CLIENT_KEY_PATH"],
+            advice: "a client certificate needs its key; set both files or neither",
+        },
+    ),
 ];
 
 struct Values<'a>(&'a dyn Fn(&'static str) -> Option<Value>);
@@ -220,6 +227,7 @@ mod tests {
             (&[URL, cert], &["PROMETHEUS_CLIENT_CERT_PATH"]),
             (&[URL, key], &["PROMETHEUS_CLIENT_CERT_PATH"]),
             (&[URL, cert, key], &[]),
+            (&[URL, ("EPP_METRIC_READER_CLIENT_KEY_PATH", "k")], &["EPP_METRIC_READER_CLIENT_CERT_PATH"]),
             (&[URL, address], &["WEBHOOK_BIND_ADDRESS"]),
             (&[URL, address, webhook], &[]),
             (&[URL, mode], &["WVA_CERT_MODE"]),

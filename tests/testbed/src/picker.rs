@@ -23,7 +23,8 @@ use crate::testbed::Testbed;
 /// CRDs of InferencePools of both API groups.
 pub const CRDS: &str = include_str!("../../fixtures/stand-ins/inferencepools.yaml");
 /// Label of a picker's pods.
-const PICKER_LABEL: &str = "testbed.wva.llmd.ai/picker";
+/// Label of the pods of a picker.
+pub const PICKER_LABEL: &str = "testbed.wva.llmd.ai/picker";
 
 /// How the fake answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

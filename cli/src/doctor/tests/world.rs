@@ -182,6 +182,7 @@ impl World {
             annotations: self.annotations,
             namespaces: self.namespaces,
             controllers: Some(controllers.collect()),
+            pickers: Vec::new(),
             leaders,
             claim_templates: ClaimTemplates::new(&self.claim_templates, []),
             decisions: index_decisions(&outcomes),

@@ -1,12 +1,13 @@
 //! Requests for metrics pages of pods, bounded in time and length. Redirects are not followed.
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use flate2::write::MultiGzDecoder;
-use reqwest::StatusCode;
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, HeaderValue};
 use reqwest::redirect::Policy;
+use reqwest::{Certificate, ClientBuilder, Identity, StatusCode};
 
 use super::{InvalidPage, Page, PageReader};
 
@@ -29,6 +30,8 @@ pub(crate) enum PageError {
     /// A status other than 200, such as a redirect.
     #[error("the pod answered {0} instead of its metrics")]
     Refused(StatusCode),
+    #[error("{0}")]
+    Certificates(String),
     #[error("the metrics page is longer than {PAGE_LIMIT} bytes")]
     TooLong,
     #[error("the metrics page is encoded as {0:?}; only gzip is understood")]
@@ -49,18 +52,9 @@ impl Client {
     /// # Errors
     /// [`reqwest::Error`].
     pub(crate) fn new() -> Result<Self, reqwest::Error> {
-        let http = reqwest::Client::builder()
-            // Proxies cannot reach pods.
-            .no_proxy()
-            .redirect(Policy::none())
-            .timeout(TIMEOUT)
-            .connect_timeout(CONNECT_TIMEOUT)
-            .pool_max_idle_per_host(0)
-            // Without verification no roots are needed.
-            .tls_certs_only([])
-            .tls_danger_accept_invalid_certs(true)
-            .build()?;
-        Ok(Self(http))
+        // Without verification no roots are needed.
+        let builder = builder().tls_certs_only([]).tls_danger_accept_invalid_certs(true);
+        Ok(Self(builder.build()?))
     }
 
     /// Reads the page at `url`, packed if the pod can pack it, with the bearer token if there is one. Adds the bytes that it
@@ -181,6 +175,60 @@ impl<R: PageReader> Write for Text<R> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+fn builder() -> ClientBuilder {
+    reqwest::Client::builder()
+        // Proxies cannot reach pods.
+        .no_proxy()
+        .redirect(Policy::none())
+        .timeout(TIMEOUT)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .pool_max_idle_per_host(0)
+}
+
+/// Certificates for pods that serve HTTPS.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PageTls {
+    /// CA of the pods. `None`: their certificates are not verified.
+    pub(crate) roots: Option<Vec<Certificate>>,
+    /// Client certificate.
+    pub(crate) identity: Option<Identity>,
+    /// Name in the certificates.
+    pub(crate) server_name: Option<String>,
+}
+
+impl PageTls {
+    /// Client and URL of the metrics of one pod. `service`: name in its certificate, if the settings have none.
+    ///
+    /// # Errors
+    /// [`PageError::Certificates`].
+    pub(crate) fn client(
+        &self,
+        pod: SocketAddr,
+        service: Option<String>,
+    ) -> Result<(Client, String), PageError> {
+        let (mut builder, mut url) = (builder(), format!("https://{pod}/metrics"));
+        builder = match &self.roots {
+            Some(roots) => {
+                let name = self.server_name.clone().or(service).ok_or_else(|| {
+                    PageError::Certificates(
+                        "the name in the picker's certificate is unknown; set EPP_METRIC_READER_SERVER_NAME"
+                            .to_owned(),
+                    )
+                })?;
+                url = format!("https://{name}:{}/metrics", pod.port());
+                builder.tls_certs_only(roots.clone()).resolve(&name, pod)
+            }
+            None => builder.tls_certs_only([]).tls_danger_accept_invalid_certs(true),
+        };
+        if let Some(identity) = &self.identity {
+            builder = builder.identity(identity.clone());
+        }
+        let client =
+            builder.build().map_err(|error| PageError::Certificates(wva_crds::text::causes(&error)))?;
+        Ok((Client(client), url))
     }
 }
 

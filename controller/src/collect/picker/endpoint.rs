@@ -2,7 +2,6 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,20 +14,20 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use tokio::sync::{Notify, watch};
 use tokio::time::MissedTickBehavior;
-use wva_runtime::cache::{Cache, Projection, Writer};
+use wva_crds::entries::PickerPods;
+use wva_crds::picker_report::PickerPodReport;
+use wva_runtime::cache::{Cache, Writer};
 
 use super::fetch::PageFetcher;
 use super::page::PickerPage;
+use super::pod::PickerPod;
 use super::refused::{self, RefusedCounts, RefusedRequests};
 use super::schedule::{AnswerKind, Schedule};
 use super::selection::PickerQuery;
 use super::{PERIOD, PickerKey};
 use crate::collect::page::PageBudget;
 use crate::collect::page::PageError;
-use crate::observe::metrics_ports::PORTS;
 
-/// Used if no port is named.
-const DEFAULT_PORT: u16 = 9090;
 /// A picker has one or a few replicas.
 const MAX_PODS: usize = 16;
 /// The selector of a Service rarely changes.
@@ -44,12 +43,41 @@ const WARN_INTERVAL: Duration = Duration::from_mins(10);
 pub(super) struct PodAnswer {
     pub(super) page: Option<(Instant, PickerPage)>,
     pub(super) has_failed: bool,
+    pub(super) last: Option<LastRequest>,
     pub(super) refused: RefusedRequests,
     /// The pod appeared after the picker was first polled.
     pub(super) is_new: bool,
 }
 
+/// The last request of a pod, for a report.
+#[derive(Clone, Debug)]
+pub(super) struct LastRequest {
+    at: Instant,
+    pod: PickerPod,
+    bytes: usize,
+    /// With the remedy.
+    error: Option<(String, &'static str)>,
+}
+
 impl PodAnswer {
+    pub(super) fn report(&self, pod: &str, now: Instant) -> PickerPodReport {
+        let page = self.page.as_ref().map(|(_, page)| page);
+        let last = self.last.as_ref();
+        let error = last.and_then(|last| last.error.as_ref());
+        let flow_control = page.map(|page| format!("{:?}", page.flow_control));
+        PickerPodReport {
+            pod: pod.to_owned(),
+            url: last.map(|last| last.pod.url()).unwrap_or_default(),
+            age_seconds: last.map_or(0, |last| now.saturating_duration_since(last.at).as_secs()),
+            bytes: last.map_or(0, |last| last.bytes),
+            error: error.map(|(text, _)| text.clone()),
+            advice: error.map(|(_, advice)| (*advice).to_owned()).filter(|advice| !advice.is_empty()),
+            families: page.iter().flat_map(|page| &page.families).map(|name| (*name).to_owned()).collect(),
+            flow_control: flow_control.unwrap_or_default(),
+            names: page.iter().flat_map(|page| &page.names).cloned().collect(),
+        }
+    }
+
     fn record(&mut self, pod: &str, page: PickerPage, query: &PickerQuery, now: Instant) {
         let is_new = self.is_new;
         let first = |model: &str, counts: &RefusedCounts| {
@@ -64,22 +92,6 @@ impl PodAnswer {
 
 pub(super) type Answers = BTreeMap<Box<str>, PodAnswer>;
 
-fn projection() -> Projection<Pod, Option<SocketAddr>> {
-    Projection { read: address, is_same: None }
-}
-
-/// `None` before it has an IP address and after it has finished.
-fn address(pod: &Pod) -> Option<SocketAddr> {
-    let status = pod.status.as_ref()?;
-    let has_ended = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
-    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-    let ports = containers.flat_map(|c| c.ports.iter().flatten());
-    let named = |name: &&str| ports.clone().find(|p| p.name.as_deref() == Some(*name));
-    let port = PORTS.iter().find_map(named).and_then(|p| u16::try_from(p.container_port).ok());
-    let ip = status.pod_ip.as_ref().filter(|_| !has_ended)?.parse().ok()?;
-    Some(SocketAddr::new(ip, port.unwrap_or(DEFAULT_PORT)))
-}
-
 pub(super) struct Endpoint {
     pub(super) key: PickerKey,
     pub(super) client: Client,
@@ -90,7 +102,8 @@ pub(super) struct Endpoint {
     pub(super) answered: Arc<Notify>,
 }
 
-type Reply = (Box<str>, Result<PickerPage, PageError>);
+/// Pod, its page, and the request.
+type Reply = (Box<str>, Result<PickerPage, PageError>, LastRequest);
 
 type PodEvents = BoxStream<'static, Result<Event<Pod>, watcher::Error>>;
 
@@ -100,7 +113,7 @@ impl Endpoint {
         let mut selector: Option<String> = None;
         let mut read_selector = self.read_selector(Duration::ZERO);
         let mut pods: PodEvents = futures::stream::pending().boxed();
-        let mut writer = Writer::new(projection());
+        let mut writer = Writer::new(PickerPod::projection());
         let mut requests: FuturesUnordered<BoxFuture<'_, Reply>> = FuturesUnordered::new();
         let mut in_flight = BTreeSet::new();
         let mut schedule = Schedule::default();
@@ -115,7 +128,7 @@ impl Endpoint {
                     if let Some(new) = faults.log_service(&self.key, found)
                         && selector.as_ref() != Some(&new)
                     {
-                        writer = Writer::new(projection());
+                        writer = Writer::new(PickerPod::projection());
                         pods = self.watch_pods(&new);
                         is_listed = false;
                         selector = Some(new);
@@ -131,10 +144,10 @@ impl Endpoint {
                         ticks.reset_immediately();
                     }
                 },
-                Some((pod, reply)) = requests.next() => {
+                Some((pod, reply, request)) = requests.next() => {
                     in_flight.remove(&pod);
                     schedule.record(pod.clone(), answer_kind(&reply), at_zero, Instant::now());
-                    self.store(pod, reply, &mut faults);
+                    self.store(pod, (reply, request), &mut faults);
                 }
                 _ = ticks.tick() => {
                     let was_at_zero = std::mem::replace(&mut at_zero, !self.query.borrow().models.is_empty());
@@ -150,7 +163,7 @@ impl Endpoint {
     /// Requests every due pod without a request in flight; removes answers of deleted pods.
     fn request_due<'a>(
         &'a self,
-        pods: &Cache<Option<SocketAddr>>,
+        pods: &Cache<Option<PickerPod>>,
         (in_flight, schedule): (&mut BTreeSet<Box<str>>, &mut Schedule),
         requests: &FuturesUnordered<BoxFuture<'a, Reply>>,
     ) {
@@ -167,7 +180,7 @@ impl Endpoint {
     }
 
     /// Keeps the answers of these pods.
-    fn keep_answers(&self, targets: &BTreeMap<Box<str>, SocketAddr>, is_new: bool) {
+    fn keep_answers(&self, targets: &BTreeMap<Box<str>, PickerPod>, is_new: bool) {
         self.answers.send_modify(|answers| {
             answers.retain(|pod, _| targets.contains_key(pod));
             for pod in targets.keys() {
@@ -179,9 +192,13 @@ impl Endpoint {
     /// `None` if the Service has no selector.
     fn read_selector(&self, after: Duration) -> BoxFuture<'static, Result<Option<String>, String>> {
         let services: Api<Service> = Api::namespaced(self.client.clone(), &self.key.namespace);
-        let name = self.key.service.clone();
+        let pods = self.key.picker.pods.clone();
         async move {
             tokio::time::sleep(after).await;
+            let name = match pods {
+                PickerPods::Service(name) => name,
+                PickerPods::Labels(labels) => return Ok(Some(labels)),
+            };
             match tokio::time::timeout(READ_TIMEOUT, services.get(&name)).await {
                 Ok(Ok(service)) => Ok(selector(&service)),
                 Ok(Err(error)) => Err(error.to_string()),
@@ -198,28 +215,43 @@ impl Endpoint {
             .boxed()
     }
 
-    async fn request(&self, pod: Box<str>, address: SocketAddr) -> Reply {
+    async fn request(&self, pod: Box<str>, address: PickerPod) -> Reply {
         let _permit = self.budget.admit(&self.key.namespace).await;
         let query = self.query.borrow().clone();
         let mut bytes = 0;
-        let reply = self.fetcher.fetch(address, &query, &mut bytes).await;
+        let pod_of = (address.named(&self.key.picker), &self.key);
+        let reply = self.fetcher.fetch(pod_of, &query, &mut bytes).await;
         self.budget.charge(&self.key.namespace, bytes);
-        (pod, reply)
+        let request = LastRequest { at: Instant::now(), pod: pod_of.0, bytes, error: None };
+        (pod, reply, request)
     }
 
-    fn store(&self, pod: Box<str>, reply: Result<PickerPage, PageError>, faults: &mut FaultLog) {
+    fn store(
+        &self,
+        pod: Box<str>,
+        (reply, mut request): (Result<PickerPage, PageError>, LastRequest),
+        faults: &mut FaultLog,
+    ) {
         match reply {
             Ok(page) => {
                 let now = Instant::now();
                 let query = self.query.borrow().clone();
                 self.answers.send_modify(|answers| {
-                    answers.entry(pod.clone()).or_default().record(&pod, page, &query, now);
+                    let answer = answers.entry(pod.clone()).or_default();
+                    answer.last = Some(request);
+                    answer.record(&pod, page, &query, now);
                 });
                 self.answered.notify_one();
             }
             Err(error) => {
-                self.answers.send_modify(|answers| answers.entry(pod.clone()).or_default().has_failed = true);
-                faults.log_pod(&self.key, pod, &error, self.query.borrow().sends_token);
+                let advice = advice(&error, self.query.borrow().sends_token);
+                request.error = Some((error.to_string(), advice));
+                self.answers.send_modify(|answers| {
+                    let answer = answers.entry(pod.clone()).or_default();
+                    answer.has_failed = true;
+                    answer.last = Some(request);
+                });
+                faults.log_pod(&self.key, pod, &error, advice);
             }
         }
     }
@@ -238,7 +270,7 @@ fn answer_kind(reply: &Result<PickerPage, PageError>) -> AnswerKind {
     }
 }
 
-fn targets(pods: &Cache<Option<SocketAddr>>) -> BTreeMap<Box<str>, SocketAddr> {
+fn targets(pods: &Cache<Option<PickerPod>>) -> BTreeMap<Box<str>, PickerPod> {
     let mut targets = BTreeMap::new();
     pods.for_each(|_, name, address| {
         if let Some(address) = address.filter(|_| targets.len() < MAX_PODS) {
@@ -293,10 +325,10 @@ impl FaultLog {
             Err(error) => error,
         };
         if self.service.as_ref() != Some(&fault) {
-            let PickerKey { namespace, service } = key;
+            let PickerKey { namespace, picker } = key;
             tracing::warn!(
                 namespace,
-                service,
+                %picker,
                 fault,
                 "Cannot use the Service of an endpoint picker; its models wake only by the queues in Prometheus"
             );
@@ -305,11 +337,10 @@ impl FaultLog {
         None
     }
 
-    fn log_pod(&mut self, key: &PickerKey, pod: Box<str>, error: &PageError, sends_token: bool) {
+    fn log_pod(&mut self, key: &PickerKey, pod: Box<str>, error: &PageError, advice: &str) {
         self.pods.retain(|_, at| at.elapsed() < WARN_INTERVAL);
         if let Entry::Vacant(unlogged) = self.pods.entry(pod) {
             let pod = &**unlogged.key();
-            let advice = advice(error, sends_token);
             tracing::warn!(namespace = key.namespace, pod, %error, advice, "Cannot read the metrics of an endpoint picker pod");
             unlogged.insert(Instant::now());
         }
@@ -322,37 +353,9 @@ mod tests {
 
     use super::*;
 
-    fn address(containers: &Value, status: &Value) -> Option<String> {
-        let pod =
-            json!({"metadata": {"name": "epp-0"}, "spec": {"containers": containers}, "status": status});
-        super::address(&serde_json::from_value(pod).unwrap()).map(|a| a.to_string())
-    }
-
-    #[test]
-    fn uses_the_port_named_for_metrics() {
-        let running = json!({"phase": "Running", "podIP": "10.1.2.3"});
-        let port = |name: &str, port: u16| json!({"name": name, "containerPort": port});
-        let of = |ports: Value| address(&json!([{"name": "sidecar"}, {"ports": ports}]), &running);
-        assert_eq!(of(json!([port("grpc", 9002), port("metrics", 9191)])).as_deref(), Some("10.1.2.3:9191"));
-        assert_eq!(of(json!([port("http-metrics", 8081)])).as_deref(), Some("10.1.2.3:8081"));
-        let both = json!([port("http-metrics", 8081), port("metrics", 9191)]);
-        assert_eq!(of(both).as_deref(), Some("10.1.2.3:9191"));
-        assert_eq!(of(json!([{"containerPort": 8000}])).as_deref(), Some("10.1.2.3:9090"));
-        let six = json!({"podIP": "fd00::7"});
-        assert_eq!(address(&json!([{}]), &six).as_deref(), Some("[fd00::7]:9090"));
-    }
-
-    #[test]
-    fn skips_pods_without_address_and_finished_pods() {
-        assert_eq!(address(&json!([]), &json!({"phase": "Pending"})), None);
-        for phase in ["Succeeded", "Failed"] {
-            assert_eq!(address(&json!([]), &json!({"phase": phase, "podIP": "10.1.2.3"})), None);
-        }
-    }
-
     #[test]
     fn limits_the_number_of_polled_pods() {
-        let mut writer = Writer::new(projection());
+        let mut writer = Writer::new(PickerPod::projection());
         for i in 0..100 {
             let pod = json!({"metadata": {"name": format!("p{i:03}"), "namespace": "ns"}, "status": {"podIP": "10.0.0.1"}});
             writer.apply(&Event::Apply(serde_json::from_value(pod).unwrap()));

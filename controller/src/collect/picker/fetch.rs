@@ -1,19 +1,21 @@
 //! Requests for the metrics pages of endpoint pickers.
 
-use std::net::SocketAddr;
-
 use reqwest::header::HeaderValue;
 use tokio::sync::watch;
 
+use super::PickerKey;
 use super::page::{PickerPage, QueueReader};
+use super::pod::PickerPod;
 use super::selection::PickerQuery;
+use super::tls::Certificates;
 use crate::collect::page::{self, PageError};
 
-/// Clones share client and token.
+/// Clones share client, token and certificates.
 #[derive(Clone, Debug)]
 pub(super) struct PageFetcher {
     pages: page::Client,
     token: watch::Receiver<Option<HeaderValue>>,
+    certificates: watch::Receiver<Certificates>,
 }
 
 impl PageFetcher {
@@ -21,24 +23,34 @@ impl PageFetcher {
     ///
     /// # Errors
     /// [`reqwest::Error`].
-    pub(super) fn new(token: watch::Receiver<Option<HeaderValue>>) -> Result<Self, reqwest::Error> {
-        Ok(Self { pages: page::Client::new()?, token })
+    pub(super) fn new(
+        token: watch::Receiver<Option<HeaderValue>>,
+        certificates: watch::Receiver<Certificates>,
+    ) -> Result<Self, reqwest::Error> {
+        Ok(Self { pages: page::Client::new()?, token, certificates })
     }
 
     /// Adds the size of the page to `bytes`.
     ///
     /// # Errors
-    /// [`PageError`], within a second.
+    /// [`PageError`], within [`page::TIMEOUT`].
     pub(super) async fn fetch(
         &self,
-        pod: SocketAddr,
+        (pod, of): (PickerPod, &PickerKey),
         query: &PickerQuery,
         bytes: &mut usize,
     ) -> Result<PickerPage, PageError> {
         let token = self.token.borrow().clone().filter(|_| query.sends_token);
-        let url = format!("http://{pod}/metrics");
         let reader = QueueReader::new(query);
-        Ok(self.pages.read(&url, token, reader, bytes).await?.into_page())
+        let page = if pod.tls {
+            let certificates = self.certificates.borrow().clone().map_err(PageError::Certificates)?;
+            let service = of.picker.service_name().map(|name| format!("{name}.{}.svc", of.namespace));
+            let (client, url) = certificates.client(pod.address, service)?;
+            client.read(&url, token, reader, bytes).await?
+        } else {
+            self.pages.read(&pod.url(), token, reader, bytes).await?
+        };
+        Ok(page.into_page())
     }
 }
 

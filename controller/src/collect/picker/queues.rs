@@ -122,7 +122,7 @@ impl Queues {
     /// Queues of the picker `epp` of a namespace.
     #[cfg(test)]
     pub(crate) fn with_flow_control(mut self, namespace: &str, obstacle: Option<WakeObstacle>) -> Self {
-        let picker = PickerKey { namespace: namespace.into(), service: "epp".into() };
+        let picker = PickerKey::service(namespace, "epp");
         self.pickers.insert(picker, FlowControl { counts_refused: true, ..FlowControl::with(obstacle) });
         self
     }

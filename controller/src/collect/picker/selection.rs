@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wva_crds::RefusedCount;
+use wva_crds::entries::EndpointPicker;
 use wva_runtime::Cache;
 use wva_scaling::snapshot::{Mode, Role};
 use wva_scaling::{Decision, VariantKey};
 
 use super::PickerKey;
-use crate::model::keys::{ModelKey, WorkloadKey};
+use crate::model::keys::{ModelKey, NamedPickers, WorkloadKey};
 use crate::observe::pools::{Labels, Pool};
 use crate::observe::variants::ManagedVariant;
 use crate::observe::watches::Watches;
@@ -88,13 +89,70 @@ impl ServingState {
     }
 }
 
+/// Where requests of models queue: at the picker that an entry names, else at those of the pools that select the model's
+/// pods, in its own namespace.
+#[derive(Clone, Copy)]
+pub(super) struct Routes<'a> {
+    pub(super) watches: &'a Watches,
+    pub(super) pools: &'a Cache<Pool>,
+    pub(super) named: &'a NamedPickers,
+}
+
+impl Routes<'_> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.pools.is_empty() && self.named.is_empty()
+    }
+
+    pub(super) fn pickers(&self, workload: &WorkloadKey, model: &str) -> BTreeSet<PickerKey> {
+        self.pool_pickers(workload, model).into_values().collect()
+    }
+
+    /// Pools by name, each with its picker. A named picker without a pool has the empty name.
+    pub(super) fn pool_pickers(&self, workload: &WorkloadKey, model: &str) -> BTreeMap<Box<str>, PickerKey> {
+        let Self { watches, pools, named } = *self;
+        let namespace = &workload.namespace;
+        let key = |picker: EndpointPicker| PickerKey { namespace: namespace.clone(), picker };
+        let named = (!named.is_empty()).then(|| named.get(&ModelKey::new(namespace, model))).flatten();
+        let mut pickers = BTreeMap::new();
+        for_each_pool(watches, pools, workload, |pool| {
+            let of_pool = || pool.picker.as_deref().map(EndpointPicker::service);
+            pickers.extend(named.cloned().or_else(of_pool).map(|picker| (pool.name.clone(), key(picker))));
+        });
+        if let Some(named) = named.filter(|_| pickers.is_empty()) {
+            pickers.insert(Box::default(), key(named.clone()));
+        }
+        pickers
+    }
+
+    /// Whether no other model has this picker: no other entry names it, and its pools select pods of the model's `own`
+    /// workloads only.
+    pub(super) fn serves_only(&self, picker: &PickerKey, own: &[&WorkloadKey]) -> bool {
+        let Self { watches, pools, named } = *self;
+        let PickerKey { namespace, picker } = picker;
+        let names = named.iter().filter(|(model, other)| model.namespace == *namespace && *other == picker);
+        if names.count() > 1 {
+            return false;
+        }
+        let workloads = workloads::list(watches, namespace);
+        let mut pools = pools.values_in(namespace);
+        pools.retain(|pool| {
+            let is_own =
+                || workloads.iter().any(|(workload, labels)| own.contains(&workload) && pool.selects(labels));
+            pool.picker.as_deref().is_some_and(|name| EndpointPicker::service(name) == *picker) || is_own()
+        });
+        workloads
+            .iter()
+            .filter(|(_, labels)| pools.iter().any(|pool| pool.selects(labels)))
+            .all(|(workload, _)| own.contains(&workload))
+    }
+}
+
 type ModelVariant<'w> = (Option<Role>, ServingState, &'w WorkloadKey);
 
 /// Selects the pickers of models that `may_scale_to_zero`, and of models whose variants are all at zero, on the way
 /// there or stuck, but not all stuck. With roles, one role without a serving variant is enough.
 pub(super) fn select_pickers(
-    watches: &Watches,
-    pools: &Cache<Pool>,
+    routes: &Routes<'_>,
     managed: &[ManagedVariant],
     state: impl Fn(&VariantKey) -> ServingState,
     may_scale_to_zero: impl Fn(&VariantKey) -> bool,
@@ -104,12 +162,12 @@ pub(super) fn select_pickers(
     let mut last_leader: BTreeMap<ModelKey, &[RefusedCount]> = BTreeMap::new();
     for m in managed {
         let Ok(spec) = m.spec() else { continue };
-        let Some(current) = workloads::current_replicas(watches, &spec.workload) else { continue };
-        let role = workloads::role(watches, &spec.workload);
+        let Some(current) = workloads::current_replicas(routes.watches, &spec.workload) else { continue };
+        let role = workloads::role(routes.watches, &spec.workload);
         let state = if current == 0 { ServingState::ToZero } else { state(&m.key) };
         let model = ModelKey::new(&m.key.namespace, &spec.model_id);
         if may_scale_to_zero(&m.key) {
-            for key in pickers(watches, pools, &spec.workload) {
+            for key in routes.pickers(&spec.workload, &spec.model_id) {
                 queries.entry(key).or_default().candidates.insert(spec.model_id.clone());
             }
         }
@@ -120,7 +178,7 @@ pub(super) fn select_pickers(
     }
     for (model, variants) in &models {
         let model_id = &model.model_id;
-        for key in unserved(variants).flat_map(|workload| pickers(watches, pools, workload)) {
+        for key in unserved(variants).flat_map(|workload| routes.pickers(workload, model_id)) {
             let query = queries.entry(key).or_default();
             query.models.insert(model_id.clone());
             let counts = last_leader.get(model).map(|counts| (model_id.clone(), counts.to_vec()));
@@ -131,12 +189,7 @@ pub(super) fn select_pickers(
 }
 
 /// Sets the model of pickers that serve only one.
-pub(super) fn set_sole_models(
-    queries: &mut PickerQueries,
-    watches: &Watches,
-    pools: &Cache<Pool>,
-    managed: &[ManagedVariant],
-) {
+pub(super) fn set_sole_models(queries: &mut PickerQueries, routes: &Routes<'_>, managed: &[ManagedVariant]) {
     let mut own: BTreeMap<(&str, &str), Vec<&WorkloadKey>> = BTreeMap::new();
     for m in managed {
         if let Ok(spec) = m.spec() {
@@ -147,25 +200,10 @@ pub(super) fn set_sole_models(
         let all: Vec<&String> = query.all().take(2).collect();
         let [only] = all[..] else { continue };
         let own = own.get(&(key.namespace.as_str(), only.as_str())).map_or(&[][..], Vec::as_slice);
-        if serves_only(watches, pools, key, own) {
+        if routes.serves_only(key, own) {
             query.sole_model = Some(only.clone());
         }
     }
-}
-
-/// Whether the picker's pools select pods of these workloads only.
-pub(super) fn serves_only(
-    watches: &Watches,
-    pools: &Cache<Pool>,
-    picker: &PickerKey,
-    own: &[&WorkloadKey],
-) -> bool {
-    let mut pools = pools.values_in(&picker.namespace);
-    pools.retain(|pool| pool.picker.as_deref() == Some(&picker.service));
-    workloads::list(watches, &picker.namespace)
-        .iter()
-        .filter(|(_, labels)| pools.iter().any(|pool| pool.selects(labels)))
-        .all(|(workload, _)| own.contains(&workload))
 }
 
 /// Workloads of a role without a serving variant. Roles do not count if any variant serves whole requests.
@@ -176,27 +214,6 @@ fn unserved<'w>(variants: &[ModelVariant<'w>]) -> impl Iterator<Item = &'w Workl
     let served: BTreeSet<Option<Role>> = serving.map(|(role, _, _)| role_of(*role)).collect();
     let to_zero = variants.iter().filter(|(_, state, _)| *state == ServingState::ToZero);
     to_zero.filter(move |(role, _, _)| !served.contains(&role_of(*role))).map(|(_, _, workload)| *workload)
-}
-
-/// Pickers that queue requests of a workload. A pool selects pods of its own namespace.
-pub(super) fn pickers(watches: &Watches, pools: &Cache<Pool>, workload: &WorkloadKey) -> BTreeSet<PickerKey> {
-    pool_pickers(watches, pools, workload).into_values().collect()
-}
-
-/// Pools by name, each with its picker.
-pub(super) fn pool_pickers(
-    watches: &Watches,
-    pools: &Cache<Pool>,
-    workload: &WorkloadKey,
-) -> BTreeMap<Box<str>, PickerKey> {
-    let mut pickers = BTreeMap::new();
-    for_each_pool(watches, pools, workload, |pool| {
-        pickers.extend(pool.picker.as_deref().map(|service| {
-            let key = PickerKey { namespace: workload.namespace.clone(), service: service.to_owned() };
-            (pool.name.clone(), key)
-        }));
-    });
-    pickers
 }
 
 pub(super) fn ranks(watches: &Watches, pools: &Cache<Pool>, workload: &WorkloadKey) -> BTreeSet<u16> {

@@ -11,7 +11,7 @@ fn polled_by(task: impl Future<Output = ()> + Send + 'static, query: PickerQuery
 
 #[tokio::test]
 async fn restarts_a_panicked_task() {
-    let key = PickerKey { namespace: "ns".into(), service: "epp".into() };
+    let key = PickerKey::service("ns", "epp");
     let query = |model: &str| PickerQuery { models: [model.to_owned()].into(), ..PickerQuery::default() };
     let want = |model: &str| [(key.clone(), query(model))].into();
     let (mut polled, started) = (BTreeMap::new(), std::cell::Cell::new(0));

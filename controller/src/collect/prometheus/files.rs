@@ -204,7 +204,8 @@ fn read_contents(config: &PrometheusConfig, before: Option<&Contents>) -> Result
     Ok(contents)
 }
 
-fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+/// Reads a regular file of at most [`MAX_FILE_BYTES`].
+pub(crate) fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     // Opening a pipe would block until it has a writer.
     if !std::fs::metadata(&path)?.is_file() {
         return Err(io::Error::other("not a regular file"));

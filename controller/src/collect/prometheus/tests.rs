@@ -358,4 +358,4 @@ impl Drop for TempFolder {
     }
 }
 
-mod tls;
+pub(crate) mod tls;

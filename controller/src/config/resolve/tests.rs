@@ -148,6 +148,31 @@ fn resolves_scale_to_zero_in_the_same_layers() {
 }
 
 #[test]
+fn the_most_specific_entry_names_the_endpoint_picker() {
+    let mut bench = Bench::new();
+    let (global, local) = ("wva/wva-model-scale-to-zero-config", "ns/wva-model-scale-to-zero-config");
+    let check = |bench: &mut Bench, want: &[&str]| {
+        assert!(bench.config().scale_to_zero.values().all(|entry| entry.endpoint_picker.is_none()));
+        let watches = bench.cluster.watches();
+        let managed = managed_variants(&watches, &Ownership::default());
+        let pickers = bench.settings.endpoint_pickers(&managed);
+        let shown: Vec<String> =
+            pickers.iter().map(|(m, picker)| format!("{}: {picker}", m.namespace)).collect();
+        assert_eq!(shown, want);
+    };
+    check(&mut bench, &[]);
+    bench.feed.put(global, &[("default", "endpoint_picker: epp")]);
+    check(&mut bench, &["ns: epp", "other: epp"]);
+    bench.feed.put(local, &[("m", "model_id: m\nendpoint_picker: https://app=epp:9443")]);
+    check(&mut bench, &["ns: https://app=epp:9443", "other: epp"]);
+    bench.feed.put(local, &[("m", "model_id: m\nendpoint_picker: epp.other")]);
+    check(&mut bench, &["ns: https://app=epp:9443", "other: epp"]);
+    bench.feed.delete(local);
+    bench.feed.delete(global);
+    check(&mut bench, &[]);
+}
+
+#[test]
 fn reads_only_the_first_existing_global_map() {
     let names = MapNames { namespace: SYSTEM.into(), saturation: "mine".into(), ..MapNames::default() };
     let mut bench = Bench::with_feed(Feed::named(names));

@@ -60,6 +60,8 @@ impl Engine {
     pub(super) fn rules_config(&self, settings: &mut Settings, managed: &[ManagedVariant]) -> Config {
         let c = self.config();
         let (maps, namespaces) = (&self.sources.maps, self.sources.watches.namespaces.as_ref());
+        let models = settings.resolve(maps, managed, namespaces, &self.metrics.reloads, c.proactive);
+        self.sources.pickers.set_named(settings.endpoint_pickers(managed));
         Config {
             decision_hold: c.decision_hold.into(),
             pending_grace: c.pending_grace.into(),
@@ -70,7 +72,7 @@ impl Engine {
                 unavailable: c.unavailable.into(),
             },
             scale_to_zero_default: c.scale_to_zero,
-            ..settings.resolve(maps, managed, namespaces, &self.metrics.reloads, c.proactive)
+            ..models
         }
     }
 

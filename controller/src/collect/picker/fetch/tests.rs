@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use flate2::Compression;
@@ -11,6 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::super::token::bearer;
 use super::*;
+use crate::collect::page::PageTls;
 use crate::collect::totals::QueueTotals;
 
 /// Longer than the timeout of a request.
@@ -67,12 +69,28 @@ async fn pod(answer: impl Fn(&str) -> Vec<u8> + Send + 'static, then: AfterAnswe
     address
 }
 
+/// Without certificates.
+fn fetcher_with(token: watch::Receiver<Option<HeaderValue>>) -> PageFetcher {
+    let (_, certificates) = watch::channel(Ok(PageTls::default()));
+    PageFetcher::new(token, certificates).unwrap()
+}
+
+async fn fetch_from(
+    fetcher: &PageFetcher,
+    address: SocketAddr,
+    query: &PickerQuery,
+    bytes: &mut usize,
+) -> Result<PickerPage, PageError> {
+    let of = (PickerPod { address, tls: false }, &PickerKey::service("ns", "epp"));
+    fetcher.fetch(of, query, bytes).await
+}
+
 async fn fetch(address: SocketAddr, token: Option<&str>) -> Result<BTreeMap<String, QueueTotals>, PageError> {
     let (_, token) = watch::channel(token.and_then(bearer));
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let fetcher = PageFetcher::new(token).unwrap();
+    let fetcher = fetcher_with(token);
     let query = PickerQuery { models: ["m".to_owned()].into(), sends_token: true, ..PickerQuery::default() };
-    Ok(fetcher.fetch(address, &query, &mut 0).await?.waiting)
+    Ok(fetch_from(&fetcher, address, &query, &mut 0).await?.waiting)
 }
 
 #[tokio::test]
@@ -97,9 +115,9 @@ async fn sends_the_token() {
         assert!(matches!(refused, PageError::Refused(StatusCode::UNAUTHORIZED)), "{refused}");
     }
     let (_, token) = watch::channel(bearer("hunter2"));
-    let fetcher = PageFetcher::new(token).unwrap();
+    let fetcher = fetcher_with(token);
     let address = pod(wants_token, AfterAnswer::Close).await;
-    let unlabelled = fetcher.fetch(address, &PickerQuery::default(), &mut 0).await;
+    let unlabelled = fetch_from(&fetcher, address, &PickerQuery::default(), &mut 0).await;
     assert!(unlabelled.is_err(), "the token went to a namespace that does not get it");
 }
 
@@ -148,14 +166,14 @@ fn cut(mut answer: Vec<u8>) -> Vec<u8> {
 async fn fetch_packed(answer: Vec<u8>) -> (Result<PickerPage, PageError>, usize) {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let (_, token) = watch::channel(None);
-    let fetcher = PageFetcher::new(token).unwrap();
+    let fetcher = fetcher_with(token);
     let query = PickerQuery { models: ["m".to_owned()].into(), ..PickerQuery::default() };
     let mut bytes = 0;
     let asks_for_gzip = move |request: &str| {
         assert!(request.contains("accept-encoding: gzip\r\n"), "{request}");
         answer.clone()
     };
-    let page = fetcher.fetch(pod(asks_for_gzip, AfterAnswer::Close).await, &query, &mut bytes).await;
+    let page = fetch_from(&fetcher, pod(asks_for_gzip, AfterAnswer::Close).await, &query, &mut bytes).await;
     (page, bytes)
 }
 

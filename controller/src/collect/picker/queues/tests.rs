@@ -26,7 +26,7 @@ fn answered(at: Instant, page: PickerPage) -> PodAnswer {
 #[test]
 fn picker_can_wake_a_model_once_flow_control_is_seen() {
     let then = Instant::now();
-    let key = PickerKey { namespace: "ns".into(), service: "epp".into() };
+    let key = PickerKey::service("ns", "epp");
     let obstacle = |answers: &[PodAnswer], after: u64| {
         let pods = answers.iter().enumerate().map(|(i, a)| (i.to_string().into(), a.clone())).collect();
         let mut queues = Queues::default();
@@ -171,7 +171,7 @@ fn refused_requests_of_all_pods_count_until_they_expire() {
 
 #[test]
 fn refused_requests_are_enough_if_all_pods_count_them() {
-    let (now, key) = (Instant::now(), PickerKey { namespace: "ns".into(), service: "epp".into() });
+    let (now, key) = (Instant::now(), PickerKey::service("ns", "epp"));
     let obstacle = |pages: &[PickerPage], may_fail| {
         let answers = pages.iter().enumerate();
         let answers = answers.map(|(i, page)| (i.to_string().into(), answered(now, page.clone()))).collect();

@@ -24,6 +24,12 @@ fn pools_in(namespace: &str, all: &[(&str, &str, &str)]) -> Cache<Pool> {
     writer.reader()
 }
 
+/// No entry names a picker.
+fn routes<'a>(watches: &'a Watches, pools: &'a Cache<Pool>) -> Routes<'a> {
+    static NONE: NamedPickers = NamedPickers::new();
+    Routes { watches, pools, named: &NONE }
+}
+
 #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
 fn labelled(labels: Value, replicas: u32) -> Value {
     json!({"spec": {"replicas": replicas, "template": {"metadata": {"labels": labels}}}})
@@ -47,9 +53,9 @@ fn check(cluster: &Cluster, pools: &Cache<Pool>, states: &[(&str, ServingState)]
         let found = states.iter().find(|(name, _)| *name == key.name);
         found.map_or(ServingState::Serving, |(_, state)| *state)
     };
-    let found = select_pickers(&watches, pools, &managed, state, |_| false);
+    let found = select_pickers(&routes(&watches, pools), &managed, state, |_| false);
     let found: BTreeMap<String, BTreeSet<String>> =
-        found.into_iter().map(|(key, query)| (key.service, query.models)).collect();
+        found.into_iter().map(|(key, query)| (key.picker.to_string(), query.models)).collect();
     assert_eq!(json!(found), *want);
 }
 
@@ -58,8 +64,9 @@ fn selects_pickers_of_models_that_may_scale_to_zero() {
     let pools = pools(&[("p", "a", "epp-a"), ("q", "b", "epp-b")]);
     let watches = cluster(&[("a", "m", 1), ("b", "n", 1)]).watches();
     let managed = variants::managed_variants(&watches, &Ownership::default());
-    let found = select_pickers(&watches, &pools, &managed, |_| ServingState::Serving, |key| key.name == "a");
-    let query = &found[&PickerKey { namespace: "ns".into(), service: "epp-a".into() }];
+    let found =
+        select_pickers(&routes(&watches, &pools), &managed, |_| ServingState::Serving, |key| key.name == "a");
+    let query = &found[&PickerKey::service("ns", "epp-a")];
     assert_eq!((found.len(), query.models.len(), query.candidates.len()), (1, 0, 1));
 }
 
@@ -73,9 +80,10 @@ fn finds_the_sole_model_of_a_picker() {
         }
         let watches = cluster.watches();
         let managed = variants::managed_variants(&watches, &Ownership::default());
-        let mut found = select_pickers(&watches, &pools, &managed, |_| ServingState::Serving, |_| false);
-        set_sole_models(&mut found, &watches, &pools, &managed);
-        found[&PickerKey { namespace: "ns".into(), service: "epp".into() }].sole_model.clone()
+        let mut found =
+            select_pickers(&routes(&watches, &pools), &managed, |_| ServingState::Serving, |_| false);
+        set_sole_models(&mut found, &routes(&watches, &pools), &managed);
+        found[&PickerKey::service("ns", "epp")].sole_model.clone()
     };
     assert_eq!(sole(&[("a", "m", 0), ("b", "m", 0), ("c", "n", 1)], None).as_deref(), Some("m"));
     assert_eq!(sole(&[("a", "m", 0), ("b", "n", 1)], None), None, "its pools have another model");
@@ -85,8 +93,7 @@ fn finds_the_sole_model_of_a_picker() {
 
 #[test]
 fn limits_are_fair_between_namespaces() {
-    let key =
-        |ns: usize, i: usize| PickerKey { namespace: format!("ns{ns:03}"), service: format!("epp{i:03}") };
+    let key = |ns: usize, i: usize| PickerKey::service(&format!("ns{ns:03}"), &format!("epp{i:03}"));
     let query = |at_zero: bool| PickerQuery {
         models: at_zero.then(|| "m".to_owned()).into_iter().collect(),
         ..PickerQuery::default()
@@ -184,4 +191,44 @@ fn ignores_pools_of_other_namespaces_and_pods() {
     let one = cluster(&[("a", "m", 0)]);
     check(&one, &pools_in("theirs", &[("p", "a", "epp")]), &[], &json!({}));
     check(&one, &pools(&[("p", "b", "epp")]), &[], &json!({}));
+}
+
+#[test]
+fn an_entry_names_the_picker_of_a_model_with_and_without_a_pool() {
+    let pools = pools(&[("p", "a", "backup"), ("q", "c", "epp-c")]);
+    let watches = cluster(&[("a", "m", 0), ("b", "n", 0), ("c", "o", 0)]).watches();
+    let managed = variants::managed_variants(&watches, &Ownership::default());
+    let named = |all: &[(&str, &str)]| -> NamedPickers {
+        all.iter().map(|(model, picker)| (ModelKey::new("ns", model), picker.parse().unwrap())).collect()
+    };
+    let check = |all: &[(&str, &str)], want: Value| {
+        let named = named(all);
+        let routes = Routes { watches: &watches, pools: &pools, named: &named };
+        let mut found = select_pickers(&routes, &managed, |_| ServingState::Serving, |_| false);
+        set_sole_models(&mut found, &routes, &managed);
+        let shown: BTreeMap<String, (BTreeSet<String>, Option<String>)> = found
+            .into_iter()
+            .map(|(key, query)| (key.picker.to_string(), (query.models, query.sole_model)))
+            .collect();
+        assert_eq!(json!(shown), want);
+    };
+    let of_pools = json!({"backup": [["m"], "m"], "epp-c": [["o"], "o"]});
+    check(&[], of_pools);
+    check(
+        &[("m", "https://active:9443"), ("n", "app=epp")],
+        json!({"app=epp": [["n"], "n"], "epp-c": [["o"], "o"], "https://active:9443": [["m"], "m"]}),
+    );
+    // Two models behind one picker.
+    check(&[("m", "epp-c"), ("n", "epp")], json!({"epp": [["n"], "n"], "epp-c": [["m", "o"], null]}));
+    check(&[("m", "epp"), ("n", "epp")], json!({"epp": [["m", "n"], null], "epp-c": [["o"], "o"]}));
+
+    let named = named(&[("m", "epp"), ("n", "epp")]);
+    let routes = Routes { watches: &watches, pools: &pools, named: &named };
+    let workload =
+        |name: &str| WorkloadKey { namespace: "ns".into(), kind: "Deployment".into(), name: name.into() };
+    let pool_names = |name: &str, model: &str| -> Vec<String> {
+        routes.pool_pickers(&workload(name), model).into_keys().map(Into::into).collect()
+    };
+    assert_eq!(pool_names("a", "m"), ["p"], "its series in Prometheus have the name of the pool");
+    assert_eq!(pool_names("b", "n"), [""], "it has no pool");
 }

@@ -12,16 +12,16 @@ use wva_runtime::server::{Limits, serve};
 use super::*;
 
 /// A certificate authority.
-struct Ca(rcgen::CertifiedIssuer<'static, rcgen::KeyPair>);
+pub(crate) struct Ca(rcgen::CertifiedIssuer<'static, rcgen::KeyPair>);
 
 /// A certificate and its key.
-struct CertAndKey {
-    cert: rcgen::Certificate,
-    key: rcgen::KeyPair,
+pub(crate) struct CertAndKey {
+    pub(crate) cert: rcgen::Certificate,
+    pub(crate) key: rcgen::KeyPair,
 }
 
 impl Ca {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let mut params = rcgen::CertificateParams::default();
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -31,11 +31,11 @@ impl Ca {
         Self(rcgen::CertifiedIssuer::self_signed(params, key).unwrap())
     }
 
-    fn pem(&self) -> String {
+    pub(crate) fn pem(&self) -> String {
         self.0.pem()
     }
 
-    fn issue(&self, name: &str) -> CertAndKey {
+    pub(crate) fn issue(&self, name: &str) -> CertAndKey {
         let key = rcgen::KeyPair::generate().unwrap();
         let params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
         CertAndKey { cert: params.signed_by(&key, &self.0).unwrap(), key }
@@ -50,7 +50,7 @@ struct TlsPrometheus {
 
 /// Certificate of a server, and the server names that clients requested.
 #[derive(Debug)]
-struct ServerIdentity {
+pub(crate) struct ServerIdentity {
     key: Arc<CertifiedKey>,
     names: Mutex<Vec<Option<String>>>,
 }
@@ -63,36 +63,46 @@ impl ResolvesServerCert for ServerIdentity {
 }
 
 impl TlsPrometheus {
-    /// Serves a certificate of `ca` for `name`, and requires a client certificate of `clients`, if set.
     fn start(ca: &Ca, name: &str, clients: Option<&Ca>) -> Self {
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let pair = ca.issue(name);
-        let key = PrivateKeyDer::try_from(pair.key.serialize_der()).unwrap();
-        let key = CertifiedKey::from_der(vec![pair.cert.der().clone()], key, &provider).unwrap();
-        let tls = Arc::new(ServerIdentity { key: Arc::new(key), names: Mutex::default() });
-        let verifier = clients.map_or_else(WebPkiClientVerifier::no_client_auth, |clients| {
-            let mut roots = RootCertStore::empty();
-            roots.add(clients.0.der().clone()).unwrap();
-            WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone()).build().unwrap()
-        });
-        let versions = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let config = versions.unwrap().with_client_cert_verifier(verifier).with_cert_resolver(tls.clone());
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let (fake, router) = FakePrometheus::at(address, FakeReply::series([(json!({}), 7)]));
-        let second = Duration::from_secs(1);
-        let limits =
-            Limits { handshake: second, head: second, drain: Duration::ZERO, ..Limits::new("tests", 64) };
-        let end = CancellationToken::new();
-        tokio::spawn(serve(listener, Some(Arc::new(config)), router, limits, end));
-        Self { fake, tls }
+        Self { fake, tls: serve_tls(listener, router, ca, name, clients) }
     }
 
     fn config(&self, host: &str) -> PrometheusConfig {
         let base_url = format!("https://{host}:{}", self.fake.address.port());
         PrometheusConfig { base_url, ..PrometheusConfig::default() }
     }
+}
+
+/// Serves a certificate of `ca` for `name`, and requires a client certificate of `clients`, if set.
+pub(crate) fn serve_tls(
+    listener: std::net::TcpListener,
+    router: axum::Router,
+    ca: &Ca,
+    name: &str,
+    clients: Option<&Ca>,
+) -> Arc<ServerIdentity> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let pair = ca.issue(name);
+    let key = PrivateKeyDer::try_from(pair.key.serialize_der()).unwrap();
+    let key = CertifiedKey::from_der(vec![pair.cert.der().clone()], key, &provider).unwrap();
+    let tls = Arc::new(ServerIdentity { key: Arc::new(key), names: Mutex::default() });
+    let verifier = clients.map_or_else(WebPkiClientVerifier::no_client_auth, |clients| {
+        let mut roots = RootCertStore::empty();
+        roots.add(clients.0.der().clone()).unwrap();
+        WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone()).build().unwrap()
+    });
+    let versions = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = versions.unwrap().with_client_cert_verifier(verifier).with_cert_resolver(tls.clone());
+    listener.set_nonblocking(true).unwrap();
+    let second = Duration::from_secs(1);
+    let limits =
+        Limits { handshake: second, head: second, drain: Duration::ZERO, ..Limits::new("tests", 64) };
+    let end = CancellationToken::new();
+    tokio::spawn(serve(listener, Some(Arc::new(config)), router, limits, end));
+    tls
 }
 
 /// Makes a query and checks its answer.

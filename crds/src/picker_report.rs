@@ -1,0 +1,41 @@
+//! What the leader last read of endpoint pickers, for `wva doctor`: the JSON of `/pickers` on the debug address.
+
+use serde::{Deserialize, Serialize};
+
+/// An endpoint picker.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PickerReport {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its Service or labels, as in an [`crate::entries::EndpointPicker`].
+    pub picker: String,
+    /// Models for which it is read.
+    pub models: Vec<String>,
+    /// Its pods, by name.
+    pub pods: Vec<PickerPodReport>,
+}
+
+/// A pod of an endpoint picker.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PickerPodReport {
+    /// Its name.
+    pub pod: String,
+    /// URL of its metrics.
+    pub url: String,
+    /// Seconds since the last answer.
+    pub age_seconds: u64,
+    /// Cost of the last page in bytes: as it arrived, or a 32nd of its text if that is more.
+    pub bytes: usize,
+    /// Why its last page could not be read.
+    pub error: Option<String>,
+    /// Remedy of the error.
+    pub advice: Option<String>,
+    /// Metrics on the last page that wva reads, without their prefix.
+    pub families: Vec<String>,
+    /// `On`, `Off`, or `NotYetShown` by pickers from before llm-d router 0.9 without a request.
+    pub flow_control: String,
+    /// Model names on the last page, the first 32 of them.
+    pub names: Vec<String>,
+}
