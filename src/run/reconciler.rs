@@ -107,7 +107,7 @@ impl Process {
         pickers: Pickers,
     ) -> anyhow::Result<()> {
         let Some(address) = address else { return Ok(()) };
-        let listener = wva_runtime::server::bind("/explain, /snapshot and /pickers", address)?;
+        let listener = wva_runtime::server::bind("/explain and /snapshot", address)?;
         let router = endpoints::debug_router(reader, pickers, self.leader_state.leadership.clone());
         let (limits, shutdown) = (endpoints::limits("debug"), self.signals.shutdown.clone());
         self.spawn("debug endpoint", endpoints::serve(limits, listener, None, router, shutdown));
