@@ -14,7 +14,7 @@ const NOTE: &str =
 const FIELDS: &str = "| field | type | default | limits | meaning |\n|---|---|---|---|---|\n";
 const EXAMPLE: &str = include_str!("../../config/samples/variantautoscaling.yaml");
 /// Labels and annotations: name, where it is, meaning.
-const METADATA: [(&str, &str, &str); 14] = [
+const METADATA: [(&str, &str, &str); 15] = [
     (
         names::ACCELERATOR_LABEL,
         "label of a VariantAutoscaling",
@@ -73,6 +73,11 @@ const METADATA: [(&str, &str, &str); 14] = [
         names::CONFIG_ENABLED_LABEL,
         "label of a Namespace",
         "`true`: wva reads its ConfigMaps before it has a variant",
+    ),
+    (
+        names::PICKER_TOKEN_LABEL,
+        "label of a Namespace",
+        "`true`: its endpoint pickers get tokens of `EPP_METRIC_READER_SERVICE_ACCOUNT`",
     ),
     (
         names::RESTART_REVISION_ANNOTATION,
