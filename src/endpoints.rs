@@ -44,7 +44,8 @@ const MAX_CONNECTIONS: usize = 96;
 /// Limit for a request head, and for the drain at shutdown.
 const HEADER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
-/// Requires callers that may `get` the path, except `refused`: a user whose token is in the hands of tenants. An unknown path is 404 for every caller, without a request to the API
+/// Requires callers that may `get` the path, except accounts whose tokens are in the hands of tenants: `refused`, and those
+/// of other releases by their name. An unknown path is 404 for every caller, without a request to the API
 /// server.
 pub(crate) fn require_authorization(
     router: Router,
@@ -59,7 +60,8 @@ pub(crate) fn require_authorization(
             let address = request.extensions().get::<Connection>().and_then(|c| c.peer.address());
             let peer = Peer::default().at(address);
             match auth.check_request(&peer, request.headers(), action).await {
-                Ok(user) if refused.is_some_and(|refused| *refused == *user.name) => {
+                Ok(user) if is_for_pickers(&user.name, refused.as_deref()) => {
+                    warn_of_refusal(&user.name);
                     (StatusCode::FORBIDDEN, FOR_PICKERS).into_response()
                 }
                 Ok(_) => next.run(request).await,
@@ -67,6 +69,23 @@ pub(crate) fn require_authorization(
             }
         }
     }))
+}
+
+/// The chart and the manifests give the account this ending.
+fn is_for_pickers(user: &str, own: Option<&str>) -> bool {
+    let is_of_a_release = user.starts_with("system:serviceaccount:") && user.ends_with("-picker-reader");
+    own == Some(user) || is_of_a_release
+}
+
+/// Prometheus may use the account by mistake, and then has no targets.
+fn warn_of_refusal(user: &str) {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        tracing::warn!(
+            user,
+            "Refused /metrics to the account of endpoint pickers (EPP_METRIC_READER_SERVICE_ACCOUNT); let Prometheus use another"
+        );
+    });
 }
 
 const FOR_PICKERS: &str =
@@ -303,6 +322,8 @@ mod tests {
     async fn refused_user_reads_no_metrics() {
         use tower::ServiceExt as _;
 
+        let of_another = "system:serviceaccount:team:wva-picker-reader";
+        assert!(is_for_pickers(of_another, None) && !is_for_pickers("me-picker-reader", None));
         for (refused, status) in [("alice", StatusCode::FORBIDDEN), ("bob", StatusCode::OK)] {
             let auth = Arc::new(DelegatedAuth::new(permissive_api().client()));
             let router = metrics_router(Registry::new(), None);

@@ -26,16 +26,18 @@ pub struct PickerPodReport {
     pub url: String,
     /// Seconds since the last answer.
     pub age_seconds: u64,
-    /// Cost of the last page in bytes: as it arrived, or a 32nd of its text if that is more.
+    /// What the last page cost of the budget, in bytes: as it arrived, or a 32nd of its text if that is more.
     pub bytes: usize,
     /// Why its last page could not be read.
     pub error: Option<String>,
     /// Remedy of the error.
     pub advice: Option<String>,
+    /// The last page is that of an endpoint picker.
+    pub is_picker: bool,
     /// Metrics on the last page that wva reads, without their prefix.
     pub families: Vec<String>,
     /// `On`, `Off`, or `NotYetShown` by pickers from before llm-d router 0.9 without a request.
     pub flow_control: String,
-    /// Model names on the last page, the first 32 of them.
+    /// Model names on the last page: those for which it is read, and some others.
     pub names: Vec<String>,
 }

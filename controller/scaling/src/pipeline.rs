@@ -86,7 +86,7 @@ impl<'a> ModelCase<'a> {
             model_id: model_id.clone(),
             layer,
         }));
-        if let Some(obstacle) = model.wake_fault(to_zero.enabled) {
+        if let Some(obstacle) = model.wake_fault(to_zero.enabled).filter(|_| to_zero.enabled) {
             let (namespace, model_id) = (namespace.clone(), model_id.clone());
             warnings.push(Warning::NothingWakesIt { namespace, model_id, obstacle });
         }

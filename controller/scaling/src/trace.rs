@@ -42,7 +42,8 @@ impl fmt::Display for Trace<'_> {
         }
         write_steps(f, &d.steps, "  ")?;
         if let Some(obstacle) = d.wake_obstacle {
-            writeln!(f, "  scale to zero is on, but {obstacle}")?;
+            let is = if d.scale_to_zero { "scale to zero is on" } else { "the model is at 0 replicas" };
+            writeln!(f, "  {is}, but {obstacle}")?;
         } else if let Some(activity) = &d.activity {
             writeln!(f, "  not at zero: {activity}")?;
         }

@@ -12,7 +12,7 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use wva_scaling::servers::{MODEL_SERVERS, ServerMetric, ServerSignal, server_metrics, server_series};
 
-use crate::collect::page::{self, PageBudget, PageError, PageReader};
+use crate::collect::page::{self, OF_SERVER, PageBudget, PageError, PageReader};
 use crate::observe::metrics_ports::{MetricsPort, metrics_ports, with_ranks};
 
 /// Limit for all queries. Requests that arrive meanwhile are not seen.
@@ -93,11 +93,7 @@ impl ModelServers {
     async fn sum_requests(&self, namespace: &str, pages: Vec<MetricsPage>) -> Option<f64> {
         let mut sum = None;
         for page in pages {
-            let _permit = self.budget.admit(namespace).await;
-            let mut bytes = 0;
-            let answer = self.query_page(&page, &mut bytes).await;
-            self.budget.charge(namespace, bytes);
-            let InFlight { requests } = answer.ok()?;
+            let InFlight { requests } = self.query_page(namespace, &page).await.ok()?;
             sum = Some(sum.unwrap_or(0.0) + requests?);
         }
         sum
@@ -122,7 +118,7 @@ impl ModelServers {
             pods.items.iter().flat_map(|pod| metrics_pages(pod, ranks).unwrap_or_default()).collect();
         let mut answers = stream::iter(pages)
             .map(|page| async move {
-                let answer = self.query_page(&page, &mut 0).await;
+                let answer = self.query_page(namespace, &page).await;
                 (page.server, answer)
             })
             .buffer_unordered(CONCURRENCY);
@@ -133,11 +129,14 @@ impl ModelServers {
 }
 
 impl ModelServers {
-    /// Tries the paths of all servers. The answer of the first path counts if none has requests. Adds the sizes of the pages
-    /// to `bytes`.
-    async fn query_page(&self, page: &MetricsPage, bytes: &mut usize) -> Result<InFlight, PageError> {
+    /// Tries the paths of all servers, within the budget of the namespace. The answer of the first path counts if none has
+    /// requests.
+    async fn query_page(&self, namespace: &str, page: &MetricsPage) -> Result<InFlight, PageError> {
+        let _permit = self.budget.admit(namespace).await;
+        let spend = |bytes: usize| self.budget.spend(namespace, bytes);
+        let limits = (OF_SERVER, &spend as &(dyn Fn(usize) -> bool + Sync));
         let path = page.url(METRICS_PATH);
-        let mut first = self.pages.read(&path, None, InFlight::default(), bytes).await;
+        let mut first = self.pages.read(&path, None, InFlight::default(), limits).await;
         let others = MODEL_SERVERS.iter().map(|row| row.path).filter(|path| *path != METRICS_PATH);
         for path in others {
             let can_differ = match &first {
@@ -147,7 +146,7 @@ impl ModelServers {
             if !can_differ {
                 break;
             }
-            let other = self.pages.read(&page.url(path), None, InFlight::default(), bytes).await;
+            let other = self.pages.read(&page.url(path), None, InFlight::default(), limits).await;
             if other.as_ref().is_ok_and(|read| read.requests.is_some()) {
                 first = other;
             }
@@ -168,7 +167,7 @@ impl ServerActivity {
                 let names = names.into_iter().collect::<Vec<_>>().join(", ");
                 self.unknown.push(format!("{server}: its metrics page has none of {names}"));
             }
-            Err(PageError::TooSlow) => self.slow = Some(server),
+            Err(PageError::TooSlow(_)) => self.slow = Some(server),
             Err(error) => self.unknown.push(format!("{server}: {error}")),
         }
     }

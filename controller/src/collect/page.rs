@@ -4,7 +4,7 @@ mod budget;
 mod client;
 
 pub use budget::PageBudget;
-pub(crate) use client::{Client, PageError, PageTls};
+pub(crate) use client::{Client, OF_PICKER, OF_SERVER, PageError, PageTls};
 
 /// Bytes.
 const LONGEST_LINE: usize = 64 << 10;

@@ -49,6 +49,9 @@ pub use token::PickerToken;
 /// A waiting request should lead to a scale-up within a second.
 const PERIOD: Duration = Duration::from_millis(500);
 
+/// A hanging volume delays only pickers with HTTPS.
+const FIRST_READ: Duration = Duration::from_secs(5);
+
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct PickerKey {
     namespace: String,
@@ -161,10 +164,12 @@ impl PickerPoller {
 
     /// Polls until the end of the leader's term.
     pub async fn run(&self, ended: CancellationToken) {
-        let mut first_token = self.token_header.subscribe();
+        let (mut first_token, mut first_files) =
+            (self.token_header.subscribe(), self.certificates.subscribe());
         let polling = async {
-            // The first request already has the token. The sender is in `self`.
+            // The first request already has the token and the certificates. The senders are in `self`.
             let _ = first_token.changed().await;
+            let _ = tokio::time::timeout(FIRST_READ, first_files.changed()).await;
             self.poll().await;
         };
         let token = self.token.keep_renewed(&self.client, &self.token_header);
@@ -224,7 +229,9 @@ impl PickerPoller {
         self.budget.retain(|namespace| namespaces.contains(namespace));
         apply_queries(polled, queries, |key, query| self.start(key, query, answered));
         self.polled.send_if_modified(|shown| {
-            let is_shown = shown.keys().eq(polled.keys());
+            let is_same =
+                |(a, b): (&(_, watch::Receiver<Answers>), &PolledPicker)| a.1.same_channel(&b.answers);
+            let is_shown = shown.keys().eq(polled.keys()) && shown.values().zip(polled.values()).all(is_same);
             if !is_shown {
                 let receivers = |picker: &PolledPicker| (picker.query.subscribe(), picker.answers.clone());
                 *shown =
@@ -275,7 +282,8 @@ impl PickerPoller {
             if answers.values().any(|answer| answer.page.is_some()) {
                 picker.since = now;
             }
-            queues.set_flow_control(key.clone(), &answers, picker.since, now);
+            let at_zero = !picker.query.borrow().models.is_empty();
+            queues.set_flow_control(key.clone(), (&answers, at_zero), picker.since, now);
         }
         for key in excess {
             queues.mark_excess(key.clone());

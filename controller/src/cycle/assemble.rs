@@ -269,7 +269,7 @@ impl<'a> CycleInputs<'a> {
         for pool in pools {
             let mut obstacle = pool.obstacle;
             if let SchedulerQueue::Known(all) = samples.pool_queue(&namespace, &pool.name, ages, at.now) {
-                let is_sole = pickers.serves_only(watches, &pool, workloads);
+                let is_sole = pickers.serves_only(watches, &pool, (&model_id, workloads));
                 if is_sole {
                     model.scheduler_queue = model.scheduler_queue.raised_to(all);
                 }

@@ -7,7 +7,7 @@ mod ready;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use wva_runtime::Availability;
-use wva_scaling::snapshot::{AnalyzerName, WakeObstacle};
+use wva_scaling::snapshot::{AnalyzerName, Mode};
 use wva_scaling::{Decision, FallbackSource, Reason};
 
 use self::metrics::{metrics_available, startup_message};
@@ -191,7 +191,8 @@ fn optimization_ready(decision: &Decision, had_target: bool, awaited: Option<Str
         };
     }
     if decision.model_at_zero {
-        return match decision.wake_obstacle.filter(|obstacle| obstacle.hides_requests()) {
+        let hidden = decision.wake_obstacle.filter(|obstacle| obstacle.hides_requests());
+        return match hidden.filter(|_| decision.mode == Mode::Auto) {
             Some(obstacle) => condition_false(
                 "NotWakeable",
                 format!("The model is at 0 replicas, and requests do not wake it: {obstacle}"),
@@ -225,8 +226,10 @@ pub(crate) fn limiting_reason(decision: &Decision) -> Option<&Reason> {
 }
 
 #[must_use]
-pub(crate) fn not_wakeable_message(obstacle: WakeObstacle) -> String {
-    format!("Scale to zero is on, but {obstacle}")
+pub(crate) fn not_wakeable_message(decision: &Decision) -> Option<String> {
+    let obstacle = decision.wake_obstacle?;
+    let is = if decision.scale_to_zero { "Scale to zero is on" } else { "The model is at 0 replicas" };
+    Some(format!("{is}, but {obstacle}"))
 }
 
 impl Conditions {
@@ -241,12 +244,14 @@ impl Conditions {
         }
     }
 
-    pub(crate) fn note_wake_obstacle(&mut self, obstacle: WakeObstacle) {
+    pub(crate) fn note_wake_obstacle(&mut self, decision: &Decision) {
         if self.optimization_ready.reason == "NotWakeable" {
             return;
         }
-        let message = &mut self.optimization_ready.message;
-        *message = format!("{message}. {}", not_wakeable_message(obstacle));
+        if let Some(why) = not_wakeable_message(decision) {
+            let message = &mut self.optimization_ready.message;
+            *message = format!("{message}. {why}");
+        }
     }
 
     /// Answers of Prometheus may lack series.

@@ -2,6 +2,7 @@
 
 use kube::api::DynamicObject;
 use serde_json::{Map, Value};
+use wva_crds::entries::EndpointPicker;
 use wva_runtime::OptionalCache;
 use wva_runtime::cache::Projection;
 
@@ -95,7 +96,9 @@ fn ranks(spec: &Value) -> Box<[u16]> {
 fn service(reference: &Value) -> Option<Box<str>> {
     let text = |field: &str| reference.get(field).and_then(Value::as_str).unwrap_or_default();
     let (group, kind, name) = (text("group"), text("kind"), text("name"));
-    (group.is_empty() && matches!(kind, "" | "Service") && !name.is_empty()).then(|| name.into())
+    // Other names would change the path of a request.
+    let is_name = || name.parse().is_ok_and(|picker| EndpointPicker::service(name) == picker);
+    (group.is_empty() && matches!(kind, "" | "Service") && is_name()).then(|| name.into())
 }
 
 #[cfg(test)]
@@ -150,6 +153,8 @@ mod tests {
         assert_eq!(of(json!({"group": "example.com", "kind": "Picker", "name": "p"})), None);
         assert_eq!(of(json!({"kind": "Deployment", "name": "p"})), None);
         assert_eq!(of(json!({"kind": "Service"})), None);
+        assert_eq!(of(json!({"name": "epp/status"})), None);
+        assert_eq!(of(json!({"name": "app=epp"})), None);
         assert_eq!(of(json!({"name": "p"})).as_deref(), Some("p"));
     }
 }

@@ -111,8 +111,7 @@ fn is_service(name: &str) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     let bytes = name.as_bytes();
     let is_end = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    let starts_with_letter = bytes.first().is_some_and(u8::is_ascii_lowercase);
-    name.len() <= 63 && starts_with_letter && is_end(bytes.last()) && bytes.iter().copied().all(inner)
+    name.len() <= 63 && is_end(bytes.first()) && is_end(bytes.last()) && bytes.iter().copied().all(inner)
 }
 
 fn is_label(pair: &str) -> bool {
@@ -163,7 +162,7 @@ impl JsonSchema for EndpointPicker {
         let word = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?";
         let domain = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
         let label = format!(r"({domain}(\.{domain})*/)?{word}=({word})?");
-        let service = "[a-z]([-a-z0-9]{0,61}[a-z0-9])?";
+        let service = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?";
         let port = "[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]";
         let pattern = format!("^(https?://)?({service}|{label}(,{label})*)(:({port}))?$");
         json_schema!({
@@ -223,7 +222,7 @@ mod tests {
             ("app in (epp)", false),
             ("a_/b=c", false),
             ("https://u:p@epp", false),
-            ("9epp", false),
+            ("9epp", true),
             ("-epp", false),
         ] {
             assert_eq!(text.parse::<EndpointPicker>().is_ok(), is_valid, "{text:?}");

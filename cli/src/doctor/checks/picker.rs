@@ -60,7 +60,7 @@ fn finding(
     };
     let message =
         format!("{place}, {age_seconds} s ago: 200, {} kB, {flow_control}; {found}; {names}", bytes / 1000);
-    if families.is_empty() && flow_control == "no flow control" {
+    if !pod.is_picker {
         let remedy =
             format!("name the port of the picker of {model} by endpoint_picker in the scale-to-zero map");
         return Finding::warning(message, remedy);
@@ -91,6 +91,7 @@ mod tests {
             age_seconds: 2,
             bytes: 84_000,
             families: vec!["flow_control_queue_size".to_owned()],
+            is_picker: true,
             flow_control: "On".to_owned(),
             names: vec!["m".to_owned()],
             ..PickerPodReport::default()
@@ -119,7 +120,12 @@ mod tests {
         assert!(
             message.ends_with("2 s ago: the pod answered 500 Internal Server Error instead of its metrics")
         );
-        let other = PickerPodReport { families: Vec::new(), flow_control: "Off".to_owned(), ..read() };
+        let other = PickerPodReport {
+            is_picker: false,
+            families: Vec::new(),
+            flow_control: "Off".to_owned(),
+            ..read()
+        };
         let (state, message, remedy) = report(other);
         assert_eq!(state, State::Warning, "{message}");
         assert!(remedy.unwrap().contains("endpoint_picker"));

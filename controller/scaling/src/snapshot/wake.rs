@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Model, SchedulerQueue};
+use super::{Mode, Model, SchedulerQueue, Variant};
 
 /// Why waiting requests would not wake a model. It then does not scale to 0.
 #[derive(
@@ -12,8 +12,8 @@ use super::{Model, SchedulerQueue};
 pub enum WakeObstacle {
     /// No InferencePool selects its pods.
     #[error(
-        "no endpoint picker serves it, so requests cannot wake it: add an InferencePool with flow control, or turn scale to \
-         zero off"
+        "no endpoint picker serves it, so requests cannot wake it: add an InferencePool with flow control, name the picker by \
+         endpoint_picker in the scale-to-zero map, or turn scale to zero off"
     )]
     NoPool,
     /// The controller has not read the endpoint picker yet.
@@ -68,9 +68,43 @@ impl Model {
 
     /// Obstacle that people have to know of: of a model that may scale to zero, or that is there with an endpoint picker.
     pub(crate) fn wake_fault(&self, scales_to_zero: bool) -> Option<WakeObstacle> {
-        let is_at_zero = || self.variants.iter().all(|variant| variant.current == 0);
+        let can_wake = |variant: &Variant| variant.mode == Mode::Auto && variant.max != Some(0);
+        let is_at_zero =
+            || self.variants.iter().all(|variant| variant.current == 0) && self.variants.iter().any(can_wake);
         let matters =
             |obstacle: &WakeObstacle| scales_to_zero || (*obstacle != WakeObstacle::NoPool && is_at_zero());
         self.effective_wake_obstacle().filter(|obstacle| obstacle.is_fault()).filter(matters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::slice;
+
+    use super::*;
+
+    #[test]
+    fn a_fault_matters_to_models_that_wva_would_wake() {
+        use WakeObstacle::{NoPool, NotRead, Unreadable};
+        let variant =
+            |current: u32, mode: Mode, max: Option<u32>| Variant { mode, current, max, ..Variant::default() };
+        let fault = |variants: &[Variant], obstacle: WakeObstacle, scales_to_zero: bool| {
+            let variants = variants.to_vec();
+            Model { variants, wake_obstacle: Some(obstacle), ..Model::default() }.wake_fault(scales_to_zero)
+        };
+        let asleep = variant(0, Mode::Auto, None);
+        let serving = variant(1, Mode::Auto, None);
+        assert_eq!(fault(slice::from_ref(&asleep), Unreadable, false), Some(Unreadable));
+        assert_eq!(fault(slice::from_ref(&asleep), NoPool, false), None, "a person stopped it");
+        assert_eq!(fault(&[asleep.clone(), serving.clone()], Unreadable, false), None, "it serves");
+        assert_eq!(fault(&[serving], Unreadable, true), Some(Unreadable), "it does not go to zero");
+        for parked in [
+            variant(0, Mode::Paused, None),
+            variant(0, Mode::Recommend, None),
+            variant(0, Mode::Auto, Some(0)),
+        ] {
+            assert_eq!(fault(&[parked], Unreadable, false), None, "nothing may wake it");
+        }
+        assert_eq!(fault(&[asleep], NotRead, true), None, "it is read in a moment");
     }
 }

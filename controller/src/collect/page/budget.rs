@@ -15,6 +15,8 @@ const TOTAL_RATE: f64 = 8_388_608.0;
 const NAMESPACE_RATE: f64 = 1_048_576.0;
 /// A namespace can save up the bytes of this many seconds.
 const BURST_SECONDS: f64 = 4.0;
+/// Bytes. Requests that were admitted together can cost more than the burst.
+const MOST_DEBT: f64 = 8.0 * NAMESPACE_RATE;
 /// Shortest and longest wait of a namespace with a debt.
 const SHORTEST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -55,10 +57,14 @@ impl PageBudget {
         RequestPermit { _slots: [own, self.slots.clone().acquire_owned().await.ok()] }
     }
 
-    pub(crate) fn charge(&self, namespace: &str, bytes: usize) {
+    /// False if the namespace has spent so much more than its share that requests in flight must end.
+    pub(crate) fn spend(&self, namespace: &str, bytes: usize) -> bool {
         // Pages are shorter than 2^32 bytes.
         let bytes = u32::try_from(bytes).map_or(f64::MAX, f64::from);
-        self.with_account(namespace, |account, _| account.bytes -= bytes);
+        self.with_account(namespace, |account, _| {
+            account.bytes -= bytes;
+            account.bytes > -MOST_DEBT
+        })
     }
 
     /// Keeps namespaces with a debt.
@@ -142,11 +148,11 @@ mod tests {
     fn limits_the_bytes_of_a_namespace_per_second() {
         let budget = PageBudget::default();
         assert_eq!(budget.debt("a"), None);
-        budget.charge("a", 4 << 20);
+        budget.spend("a", 4 << 20);
         let wait = budget.debt("a").unwrap();
         assert!(wait > Duration::from_secs(3) && wait <= Duration::from_secs(4), "{wait:?}");
         assert_eq!(budget.debt("b"), None, "another namespace does not wait");
-        budget.charge("a", usize::MAX);
+        budget.spend("a", usize::MAX);
         assert_eq!(budget.debt("a"), Some(LONGEST_WAIT));
         budget.retain(|_| false);
         assert!(budget.debt("a").is_some(), "a debt is kept");

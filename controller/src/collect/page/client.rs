@@ -4,36 +4,47 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use flate2::write::MultiGzDecoder;
+use flate2::write::GzDecoder;
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, ClientBuilder, Identity, StatusCode};
 
 use super::{InvalidPage, Page, PageReader};
 
-/// Limit for a request with its answer. User requests wait for the decision, but a picker of 1,000 tenants needs a second
-/// to write its page.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(3);
+/// Limits of one page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageLimits {
+    /// Bytes of text, and of the answer.
+    bytes: usize,
+    /// For the request with its answer. User requests wait for the decision.
+    timeout: Duration,
+}
+
+/// A picker of 1,000 tenants needs a second to write its page, of up to 37 kilobytes for each tenant and adapter.
+pub(crate) const OF_PICKER: PageLimits = PageLimits { bytes: 64 << 20, timeout: Duration::from_secs(3) };
+pub(crate) const OF_SERVER: PageLimits = PageLimits { bytes: 4 << 20, timeout: Duration::from_secs(1) };
 /// Distinguishes an unreachable pod from a slow one.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
-/// Bytes of text, and of the answer. A picker's page has up to 37 kilobytes for each tenant and adapter.
-const PAGE_LIMIT: usize = 128 << 20;
 /// Reading this many bytes of text costs as much as a byte of the answer. Pages of pickers are packed to a thirtieth.
 const TEXT_PER_BYTE: usize = 32;
+/// Bytes that are unpacked at once. They have at most four megabytes of text.
+const SLICE: usize = 4 << 10;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PageError {
     #[error("the pod cannot be reached: {0}")]
     Unreachable(String),
-    #[error("the pod did not answer within {} s", TIMEOUT.as_secs())]
-    TooSlow,
+    #[error("the pod did not answer within {} s", .0.as_secs())]
+    TooSlow(Duration),
     /// A status other than 200, such as a redirect.
     #[error("the pod answered {0} instead of its metrics")]
     Refused(StatusCode),
     #[error("{0}")]
     Certificates(String),
-    #[error("the metrics page is longer than {PAGE_LIMIT} bytes")]
-    TooLong,
+    #[error("the metrics page is longer than {0} bytes")]
+    TooLong(usize),
+    #[error("the pages of this namespace cost more than their share, so this one was not read to its end")]
+    OverBudget,
     #[error("the metrics page is encoded as {0:?}; only gzip is understood")]
     Encoding(String),
     #[error("the metrics page is not valid gzip: {0}")]
@@ -57,17 +68,28 @@ impl Client {
         Ok(Self(builder.build()?))
     }
 
-    /// Reads the page at `url`, packed if the pod can pack it, with the bearer token if there is one. Adds the bytes that it
-    /// costs to `bytes`, also on an error.
+    /// Reads the page at `url`, packed if the pod can pack it, with the bearer token if there is one. `spend` gets the bytes
+    /// that it costs as they come, also on an error, and returns false to stop.
     ///
     /// # Errors
-    /// [`PageError`], within [`TIMEOUT`].
+    /// [`PageError`], within the time limit.
     pub(crate) async fn read<R: PageReader>(
         &self,
         url: &str,
         token: Option<HeaderValue>,
         reader: R,
-        bytes: &mut usize,
+        (limits, spend): (PageLimits, &(dyn Fn(usize) -> bool + Sync)),
+    ) -> Result<R, PageError> {
+        let reading = self.read_page(url, token, reader, (limits.bytes, spend));
+        tokio::time::timeout(limits.timeout, reading).await.map_err(|_| PageError::TooSlow(limits.timeout))?
+    }
+
+    async fn read_page<R: PageReader>(
+        &self,
+        url: &str,
+        token: Option<HeaderValue>,
+        reader: R,
+        (limit, spend): (usize, &(dyn Fn(usize) -> bool + Sync)),
     ) -> Result<R, PageError> {
         let mut request = self.0.get(url).header(ACCEPT_ENCODING, "gzip");
         if let Some(token) = token {
@@ -77,17 +99,24 @@ impl Client {
         if answer.status() != StatusCode::OK {
             return Err(PageError::Refused(answer.status()));
         }
-        let mut body = Body::new(answer.headers().get(CONTENT_ENCODING), reader)?;
+        let mut body = Body::new(answer.headers().get(CONTENT_ENCODING), reader, limit)?;
         let (mut wire, mut charged) = (0, 0);
         while let Some(chunk) = answer.chunk().await? {
-            wire += chunk.len();
-            let fed = body.feed(&chunk);
-            let cost = wire.max(body.text_bytes() / TEXT_PER_BYTE);
-            *bytes += cost - charged;
-            charged = cost;
-            fed?;
-            if wire > PAGE_LIMIT {
-                return Err(PageError::TooLong);
+            for slice in chunk.chunks(SLICE) {
+                wire += slice.len();
+                let fed = body.feed(slice);
+                let cost = wire.max(body.text_bytes() / TEXT_PER_BYTE);
+                let may_continue = spend(cost - charged);
+                charged = cost;
+                fed?;
+                if wire > limit {
+                    return Err(PageError::TooLong(limit));
+                }
+                if !may_continue {
+                    return Err(PageError::OverBudget);
+                }
+                // Other tasks run, and the time limit counts, while a slice of a packed page unpacks to megabytes.
+                tokio::task::yield_now().await;
             }
         }
         body.finish()
@@ -97,15 +126,17 @@ impl Client {
 /// Answer as it arrives.
 enum Body<R: PageReader> {
     Plain(Text<R>),
-    Gzip(Box<MultiGzDecoder<Text<R>>>),
+    /// One member: Go's server writes no more.
+    Gzip(Box<GzDecoder<Text<R>>>),
 }
 
 impl<R: PageReader> Body<R> {
-    fn new(encoding: Option<&HeaderValue>, reader: R) -> Result<Self, PageError> {
-        let text = Text { page: Page::new(reader), read: 0, error: None };
-        match encoding.map_or(&b"identity"[..], HeaderValue::as_bytes) {
-            b"identity" => Ok(Self::Plain(text)),
-            b"gzip" => Ok(Self::Gzip(Box::new(MultiGzDecoder::new(text)))),
+    fn new(encoding: Option<&HeaderValue>, reader: R, limit: usize) -> Result<Self, PageError> {
+        let text = Text { page: Page::new(reader), read: 0, limit, error: None };
+        let encoding = encoding.map_or(&b"identity"[..], HeaderValue::as_bytes).to_ascii_lowercase();
+        match encoding.as_slice() {
+            b"identity" | b"" => Ok(Self::Plain(text)),
+            b"gzip" | b"x-gzip" => Ok(Self::Gzip(Box::new(GzDecoder::new(text)))),
             other => Err(PageError::Encoding(String::from_utf8_lossy(other).into_owned())),
         }
     }
@@ -150,6 +181,7 @@ struct Text<R: PageReader> {
     page: Page<R>,
     /// Bytes.
     read: usize,
+    limit: usize,
     /// Behind an error of the decoder.
     error: Option<PageError>,
 }
@@ -157,8 +189,8 @@ struct Text<R: PageReader> {
 impl<R: PageReader> Text<R> {
     fn feed(&mut self, text: &[u8]) -> Result<(), PageError> {
         self.read += text.len();
-        if self.read > PAGE_LIMIT {
-            return Err(PageError::TooLong);
+        if self.read > self.limit {
+            return Err(PageError::TooLong(self.limit));
         }
         Ok(self.page.feed(text)?)
     }
@@ -183,7 +215,7 @@ fn builder() -> ClientBuilder {
         // Proxies cannot reach pods.
         .no_proxy()
         .redirect(Policy::none())
-        .timeout(TIMEOUT)
+        .timeout(OF_PICKER.timeout)
         .connect_timeout(CONNECT_TIMEOUT)
         .pool_max_idle_per_host(0)
 }
@@ -235,7 +267,7 @@ impl PageTls {
 impl From<reqwest::Error> for PageError {
     fn from(error: reqwest::Error) -> Self {
         if error.is_timeout() && !error.is_connect() {
-            return Self::TooSlow;
+            return Self::TooSlow(OF_PICKER.timeout);
         }
         Self::Unreachable(wva_crds::text::causes(&error.without_url()))
     }

@@ -3,6 +3,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
@@ -72,6 +73,7 @@ impl PodAnswer {
             bytes: last.map_or(0, |last| last.bytes),
             error: error.map(|(text, _)| text.clone()),
             advice: error.map(|(_, advice)| (*advice).to_owned()).filter(|advice| !advice.is_empty()),
+            is_picker: page.is_some_and(|page| page.is_picker),
             families: page.iter().flat_map(|page| &page.families).map(|name| (*name).to_owned()).collect(),
             flow_control: flow_control.unwrap_or_default(),
             names: page.iter().flat_map(|page| &page.names).cloned().collect(),
@@ -218,11 +220,15 @@ impl Endpoint {
     async fn request(&self, pod: Box<str>, address: PickerPod) -> Reply {
         let _permit = self.budget.admit(&self.key.namespace).await;
         let query = self.query.borrow().clone();
-        let mut bytes = 0;
+        let bytes = AtomicUsize::new(0);
+        let spend = |cost: usize| {
+            bytes.fetch_add(cost, Ordering::Relaxed);
+            self.budget.spend(&self.key.namespace, cost)
+        };
         let pod_of = (address.named(&self.key.picker), &self.key);
-        let reply = self.fetcher.fetch(pod_of, &query, &mut bytes).await;
-        self.budget.charge(&self.key.namespace, bytes);
-        let request = LastRequest { at: Instant::now(), pod: pod_of.0, bytes, error: None };
+        let reply = self.fetcher.fetch(pod_of, &query, &spend).await;
+        let request =
+            LastRequest { at: Instant::now(), pod: pod_of.0, bytes: bytes.into_inner(), error: None };
         (pod, reply, request)
     }
 
@@ -244,7 +250,7 @@ impl Endpoint {
                 self.answered.notify_one();
             }
             Err(error) => {
-                let advice = advice(&error, self.query.borrow().sends_token);
+                let advice = advice(&error, self.query.borrow().sends_token, self.fetcher.has_token());
                 request.error = Some((error.to_string(), advice));
                 self.answers.send_modify(|answers| {
                     let answer = answers.entry(pod.clone()).or_default();
@@ -261,7 +267,8 @@ fn answer_kind(reply: &Result<PickerPage, PageError>) -> AnswerKind {
     match reply {
         Ok(page) if page.is_picker => AnswerKind::Useful,
         Err(
-            PageError::TooLong
+            PageError::TooLong(_)
+            | PageError::OverBudget
             | PageError::InvalidPage(_)
             | PageError::Encoding(_)
             | PageError::InvalidGzip(_),
@@ -287,11 +294,14 @@ fn selector(service: &Service) -> Option<String> {
 }
 
 /// Remedy of a page that cannot be read; empty if the error says all.
-fn advice(error: &PageError, sends_token: bool) -> &'static str {
+fn advice(error: &PageError, sends_token: bool, has_token: bool) -> &'static str {
     let PageError::Refused(status) = error else { return "" };
     match status.as_u16() {
+        401 if sends_token && has_token => {
+            "The picker does not accept the controller's token: check that it asks this cluster, or, with a token of yours, EPP_METRIC_READER_BEARER_TOKEN"
+        }
         401 if sends_token => {
-            "The picker does not accept the controller's token: check EPP_METRIC_READER_BEARER_TOKEN"
+            "The picker wants a token, and there is none: the log says why none could be requested, or set EPP_METRIC_READER_SERVICE_ACCOUNT"
         }
         401 => {
             "The picker wants a token, and none goes to this namespace: set its label wva.llmd.ai/picker-token to \"true\", or let the picker serve its metrics without authentication"

@@ -8,7 +8,7 @@ use super::page::{PickerPage, QueueReader};
 use super::pod::PickerPod;
 use super::selection::PickerQuery;
 use super::tls::Certificates;
-use crate::collect::page::{self, PageError};
+use crate::collect::page::{self, OF_PICKER, PageError};
 
 /// Clones share client, token and certificates.
 #[derive(Clone, Debug)]
@@ -30,25 +30,30 @@ impl PageFetcher {
         Ok(Self { pages: page::Client::new()?, token, certificates })
     }
 
-    /// Adds the size of the page to `bytes`.
+    /// Whether there is a token.
+    pub(super) fn has_token(&self) -> bool {
+        self.token.borrow().is_some()
+    }
+
+    /// `spend` gets the bytes that the page costs, and returns false to stop.
     ///
     /// # Errors
-    /// [`PageError`], within [`page::TIMEOUT`].
+    /// [`PageError`].
     pub(super) async fn fetch(
         &self,
         (pod, of): (PickerPod, &PickerKey),
         query: &PickerQuery,
-        bytes: &mut usize,
+        spend: &(dyn Fn(usize) -> bool + Sync),
     ) -> Result<PickerPage, PageError> {
         let token = self.token.borrow().clone().filter(|_| query.sends_token);
-        let reader = QueueReader::new(query);
+        let (reader, limits) = (QueueReader::new(query), (OF_PICKER, spend));
         let page = if pod.tls {
             let certificates = self.certificates.borrow().clone().map_err(PageError::Certificates)?;
             let service = of.picker.service_name().map(|name| format!("{name}.{}.svc", of.namespace));
             let (client, url) = certificates.client(pod.address, service)?;
-            client.read(&url, token, reader, bytes).await?
+            client.read(&url, token, reader, limits).await?
         } else {
-            self.pages.read(&pod.url(), token, reader, bytes).await?
+            self.pages.read(&pod.url(), token, reader, limits).await?
         };
         Ok(page.into_page())
     }

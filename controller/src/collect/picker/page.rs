@@ -36,8 +36,8 @@ const READ: [&str; 6] = [
     "request_total",
 ];
 /// Names that a report shows.
-const MAX_NAMES: usize = 32;
-const LONGEST_NAME: usize = 253;
+const MAX_NAMES: usize = 4;
+const LONGEST_NAME: usize = 64;
 /// Model name for all models beyond the first 1,000.
 pub(crate) const OVERFLOW: &str = "other";
 
@@ -62,7 +62,7 @@ pub(super) struct PickerPage {
     pub(super) unnamed: BTreeSet<String>,
     /// Metrics of [`READ`] that it has.
     pub(super) families: BTreeSet<&'static str>,
-    /// The first [`MAX_NAMES`] names of models on it.
+    /// Names of models of the query on it, and the first [`MAX_NAMES`] others.
     pub(super) names: BTreeSet<String>,
 }
 
@@ -132,7 +132,8 @@ impl<'a> QueueReader<'a> {
         let hides_models = self.overflows && query.sole_model.is_none();
         let unnamed = query.all().filter(|model| hides_models && !self.named.contains(*model));
         let unnamed = unnamed.cloned().collect();
-        let (families, names) = (self.families, self.names);
+        let families = self.families;
+        let names = self.named.iter().chain(&self.names).cloned().collect();
         PickerPage { waiting, flow_control, is_picker, refused, unnamed, families, names }
     }
 

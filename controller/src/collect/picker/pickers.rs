@@ -97,10 +97,10 @@ impl Pickers {
         &self,
         watches: &Watches,
         pool: &ModelPool,
-        workloads: &[&WorkloadKey],
+        (model, workloads): (&str, &[&WorkloadKey]),
     ) -> bool {
         let routes = Routes { watches, pools: &self.pools.cache, named: &self.named.borrow() };
-        routes.serves_only(&pool.picker, workloads)
+        routes.serves_only(&pool.picker, model, workloads)
     }
 
     /// Models to wake without a recent answer from all pods of all pickers.

@@ -37,7 +37,8 @@ impl PickerPod {
         let named = PORTS.iter().find_map(named).and_then(|port| u16::try_from(port.container_port).ok());
         let given = || containers().find_map(|c| PORT_ARGUMENTS.iter().find_map(|name| argument(c, name)));
         let port = named.or_else(|| given()?.parse().ok()).unwrap_or(DEFAULT_PORT);
-        let tls = containers().any(|container| argument(container, CERTIFICATE_ARGUMENT).is_some());
+        let tls =
+            containers().any(|c| argument(c, CERTIFICATE_ARGUMENT).is_some_and(|folder| !folder.is_empty()));
         let ip = status.pod_ip.as_ref().filter(|_| !has_ended)?.parse().ok()?;
         Some(Self { address: SocketAddr::new(ip, port), tls })
     }
@@ -107,6 +108,7 @@ mod tests {
         assert_eq!(of(json!(["--metrics-port-x=9191", "--metrics-port=no"])), "10.1.2.3:9090");
         assert_eq!(of(json!(["--metrics-cert-dir=/certs"])), "https 10.1.2.3:9090");
         assert_eq!(of(json!(["--metrics-cert-dir", "/certs"])), "https 10.1.2.3:9090");
+        assert_eq!(of(json!(["--metrics-cert-dir="])), "10.1.2.3:9090");
         assert_eq!(of(json!(["--cert-path=/certs", "--secure-serving=true"])), "10.1.2.3:9090");
     }
 

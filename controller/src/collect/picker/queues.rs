@@ -71,16 +71,17 @@ impl Queues {
         }
     }
 
-    /// The last page of a pod counts as long as the pod exists, unless later ones could not be read for a minute.
+    /// The last page of a pod counts as long as the pod exists, unless later ones could not be read for a minute. While a
+    /// model is at zero, a page that does not arrive counts as one that cannot be read.
     pub(super) fn set_flow_control(
         &mut self,
         picker: PickerKey,
-        answers: &Answers,
+        (answers, at_zero): (&Answers, bool),
         since: Instant,
         now: Instant,
     ) {
         let is_lost = |answer: &PodAnswer, at: Instant| {
-            answer.has_failed && now.saturating_duration_since(at) > LONGEST_FAILURE
+            (answer.has_failed || at_zero) && now.saturating_duration_since(at) > LONGEST_FAILURE
         };
         let pages = || {
             let last = answers.values().filter_map(|answer| Some((answer, answer.page.as_ref()?)));
@@ -113,8 +114,12 @@ impl Queues {
     /// Why requests would not wake a model. With `may_fail`, a request that fails is enough.
     pub(super) fn obstacle(&self, picker: &PickerKey, model: &str, may_fail: bool) -> Option<WakeObstacle> {
         let Some(known) = self.pickers.get(picker) else { return Some(WakeObstacle::NotRead) };
-        let is_accepted =
-            |o: &WakeObstacle| may_fail && known.counts_refused && *o == WakeObstacle::NoFlowControl;
+        // A picker that does not show flow control yet has it, or requests fail at it.
+        let is_accepted = |obstacle: &WakeObstacle| {
+            let can_fail =
+                matches!(obstacle, WakeObstacle::NoFlowControl | WakeObstacle::FlowControlNotShown);
+            may_fail && known.counts_refused && can_fail
+        };
         let obstacle = known.obstacle.filter(|obstacle| !is_accepted(obstacle));
         obstacle.or_else(|| known.unnamed.contains(model).then_some(WakeObstacle::NameNotReported))
     }

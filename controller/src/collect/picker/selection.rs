@@ -124,26 +124,29 @@ impl Routes<'_> {
         pickers
     }
 
-    /// Whether no other model has this picker: no other entry names it, and its pools select pods of the model's `own`
-    /// workloads only.
-    pub(super) fn serves_only(&self, picker: &PickerKey, own: &[&WorkloadKey]) -> bool {
+    /// Whether no other model has this picker: it is a Service, no other entry names it, and the pools that name it or
+    /// select the model's `own` workloads select no others. Without a pool it is unknown what else the picker serves.
+    pub(super) fn serves_only(&self, picker: &PickerKey, model: &str, own: &[&WorkloadKey]) -> bool {
         let Self { watches, pools, named } = *self;
         let PickerKey { namespace, picker } = picker;
-        let names = named.iter().filter(|(model, other)| model.namespace == *namespace && *other == picker);
-        if names.count() > 1 {
+        let Some(service) = picker.service_name() else { return false };
+        let is_other = |(key, named): (&ModelKey, &EndpointPicker)| {
+            key.namespace == *namespace && key.model_id != model && named.pods == picker.pods
+        };
+        if named.iter().any(is_other) {
             return false;
         }
         let workloads = workloads::list(watches, namespace);
+        let is_own = |pool: &Pool| {
+            workloads.iter().any(|(workload, labels)| own.contains(&workload) && pool.selects(labels))
+        };
         let mut pools = pools.values_in(namespace);
-        pools.retain(|pool| {
-            let is_own =
-                || workloads.iter().any(|(workload, labels)| own.contains(&workload) && pool.selects(labels));
-            pool.picker.as_deref().is_some_and(|name| EndpointPicker::service(name) == *picker) || is_own()
-        });
-        workloads
-            .iter()
-            .filter(|(_, labels)| pools.iter().any(|pool| pool.selects(labels)))
-            .all(|(workload, _)| own.contains(&workload))
+        pools.retain(|pool| pool.picker.as_deref() == Some(service) || is_own(pool));
+        !pools.is_empty()
+            && workloads
+                .iter()
+                .filter(|(_, labels)| pools.iter().any(|pool| pool.selects(labels)))
+                .all(|(workload, _)| own.contains(&workload))
     }
 }
 
@@ -200,7 +203,7 @@ pub(super) fn set_sole_models(queries: &mut PickerQueries, routes: &Routes<'_>, 
         let all: Vec<&String> = query.all().take(2).collect();
         let [only] = all[..] else { continue };
         let own = own.get(&(key.namespace.as_str(), only.as_str())).map_or(&[][..], Vec::as_slice);
-        if routes.serves_only(key, own) {
+        if routes.serves_only(key, only, own) {
             query.sole_model = Some(only.clone());
         }
     }

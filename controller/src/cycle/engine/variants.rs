@@ -91,9 +91,7 @@ impl Engine {
                 // A new leader publishes before it has read the pickers.
                 variant.refused = counts.unwrap_or(&m.status.refused).to_vec();
             }
-            if let Some(obstacle) = decision.wake_obstacle {
-                variant.conditions.note_wake_obstacle(obstacle);
-            }
+            variant.conditions.note_wake_obstacle(decision);
             if let Some(why) = state.sampling.samples.incomplete_answer(&m.key.namespace) {
                 variant.conditions.note_incomplete_answers(why);
             }

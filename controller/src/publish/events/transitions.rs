@@ -53,7 +53,7 @@ fn problem_event(problem: Problem, after: &PublishedVariant) -> Option<PendingEv
             d.not_carried_out
                 .map(|desired| not_carried_out_message(d, desired, &v.conditions.signal_followed))
         })?,
-        Problem::NotWakeable => of(|d, _| d.wake_obstacle.map(not_wakeable_message))?,
+        Problem::NotWakeable => of(|d, _| not_wakeable_message(d))?,
     };
     Some(warn(problem.reason(), note))
 }

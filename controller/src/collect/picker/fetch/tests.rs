@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use flate2::Compression;
@@ -82,7 +83,14 @@ async fn fetch_from(
     bytes: &mut usize,
 ) -> Result<PickerPage, PageError> {
     let of = (PickerPod { address, tls: false }, &PickerKey::service("ns", "epp"));
-    fetcher.fetch(of, query, bytes).await
+    let cost = AtomicUsize::new(0);
+    let spend = |bytes: usize| {
+        cost.fetch_add(bytes, Ordering::Relaxed);
+        true
+    };
+    let page = fetcher.fetch(of, query, &spend).await;
+    *bytes = cost.into_inner();
+    page
 }
 
 async fn fetch(address: SocketAddr, token: Option<&str>) -> Result<BTreeMap<String, QueueTotals>, PageError> {
@@ -127,9 +135,9 @@ async fn misbehaving_pod_is_an_error_in_time() {
     // The target of the redirect has a valid page.
     let elsewhere = pod(|_| response("200 OK", PAGE), AfterAnswer::Close).await;
     let rows: [(Vec<u8>, AfterAnswer, ErrorCheck); 11] = [
-        (Vec::new(), AfterAnswer::Hang, |e| matches!(e, PageError::TooSlow)),
-        (page.clone(), AfterAnswer::Hang, |e| matches!(e, PageError::TooSlow)),
-        (page, AfterAnswer::SendMore, |e| matches!(e, PageError::TooLong | PageError::TooSlow)),
+        (Vec::new(), AfterAnswer::Hang, |e| matches!(e, PageError::TooSlow(_))),
+        (page.clone(), AfterAnswer::Hang, |e| matches!(e, PageError::TooSlow(_))),
+        (page, AfterAnswer::SendMore, |e| matches!(e, PageError::TooLong(_) | PageError::TooSlow(_))),
         (response("200 OK\r\ncontent-length: 999", PAGE), AfterAnswer::Close, |e| {
             matches!(e, PageError::Unreachable(_))
         }),
@@ -202,9 +210,24 @@ async fn long_page_arrives_packed_and_costs_its_bytes() {
 /// It unpacks to a thousand times its size.
 #[tokio::test]
 async fn page_that_unpacks_without_end_is_too_long_and_costs_its_text() {
-    let (read, bytes) = fetch_packed(packed(&"#\n".repeat(80 << 20))).await;
+    let answer = packed(&"#\n".repeat(80 << 20));
+    let (mut ticks, mut gap) = (tokio::time::interval(Duration::from_millis(5)), Duration::ZERO);
+    let watching = async {
+        let mut last = std::time::Instant::now();
+        loop {
+            ticks.tick().await;
+            gap = gap.max(last.elapsed());
+            last = std::time::Instant::now();
+        }
+    };
+    let (read, bytes) = tokio::select! {
+        read = fetch_packed(answer) => read,
+        () = watching => unreachable!(),
+    };
+    // A slice unpacks to 4 MB; all of the page would take a hundred times as long.
+    assert!(gap < Duration::from_millis(500), "other tasks waited for {gap:?}");
     let error = read.unwrap_err();
-    assert!(matches!(error, PageError::TooLong | PageError::TooSlow), "{error}");
+    assert!(matches!(error, PageError::TooLong(_) | PageError::TooSlow(_)), "{error}");
     assert!(bytes > 1 << 20, "{bytes}");
 }
 

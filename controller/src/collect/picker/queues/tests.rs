@@ -30,7 +30,7 @@ fn picker_can_wake_a_model_once_flow_control_is_seen() {
     let obstacle = |answers: &[PodAnswer], after: u64| {
         let pods = answers.iter().enumerate().map(|(i, a)| (i.to_string().into(), a.clone())).collect();
         let mut queues = Queues::default();
-        queues.set_flow_control(key.clone(), &pods, then, then + Duration::from_secs(after));
+        queues.set_flow_control(key.clone(), (&pods, false), then, then + Duration::from_secs(after));
         queues.obstacle(&key, "m", false)
     };
     let state = |flow_control| answered(then, PickerPage { flow_control, ..PickerPage::default() });
@@ -54,6 +54,11 @@ fn picker_can_wake_a_model_once_flow_control_is_seen() {
     let fails_since = PodAnswer { has_failed: true, ..shows(true) };
     assert_eq!(obstacle(slice::from_ref(&fails_since), 60), None, "it was seen a minute ago");
     assert_eq!(obstacle(&[fails_since], 61), Some(WakeObstacle::Unreadable));
+    assert_eq!(obstacle(&[shows(true)], 61), None, "it is read only every half minute");
+    let mut at_zero = Queues::default();
+    let pods = [("0".into(), shows(true))].into();
+    at_zero.set_flow_control(key.clone(), (&pods, true), then, then + Duration::from_secs(61));
+    assert_eq!(at_zero.obstacle(&key, "m", false), Some(WakeObstacle::Unreadable), "no page for a minute");
     assert_eq!(obstacle(&[shows(true), answered(then, unnamed)], 0), Some(WakeObstacle::NameNotReported));
     let unknown = Queues::default().obstacle(&key, "m", false);
     assert_eq!(unknown, Some(WakeObstacle::NotRead), "the picker is not polled");
@@ -176,7 +181,7 @@ fn refused_requests_are_enough_if_all_pods_count_them() {
         let answers = pages.iter().enumerate();
         let answers = answers.map(|(i, page)| (i.to_string().into(), answered(now, page.clone()))).collect();
         let mut queues = Queues::default();
-        queues.set_flow_control(key.clone(), &answers, now, now);
+        queues.set_flow_control(key.clone(), (&answers, false), now, now);
         queues.obstacle(&key, "m", may_fail)
     };
     let picker = PickerPage { is_picker: true, ..PickerPage::default() };
@@ -184,6 +189,9 @@ fn refused_requests_are_enough_if_all_pods_count_them() {
     assert_eq!(obstacle(slice::from_ref(&picker), false), no_flow_control);
     assert_eq!(obstacle(slice::from_ref(&picker), true), None);
     assert_eq!(obstacle(&[picker.clone(), PickerPage::default()], true), no_flow_control);
+    let not_yet = PickerPage { flow_control: FlowControlState::NotYetShown, ..picker.clone() };
+    assert_eq!(obstacle(slice::from_ref(&not_yet), false), Some(WakeObstacle::FlowControlNotShown));
+    assert_eq!(obstacle(&[not_yet], true), None, "with flow control or without, requests are seen");
     let unnamed = PickerPage { unnamed: ["m".to_owned()].into(), ..picker };
     assert_eq!(obstacle(&[unnamed], true), Some(WakeObstacle::NameNotReported));
     assert_eq!(obstacle(&[], true), Some(WakeObstacle::NotRead));

@@ -216,11 +216,17 @@ fn an_entry_names_the_picker_of_a_model_with_and_without_a_pool() {
     check(&[], of_pools);
     check(
         &[("m", "https://active:9443"), ("n", "app=epp")],
-        json!({"app=epp": [["n"], "n"], "epp-c": [["o"], "o"], "https://active:9443": [["m"], "m"]}),
+        json!({"app=epp": [["n"], null], "epp-c": [["o"], "o"], "https://active:9443": [["m"], "m"]}),
     );
     // Two models behind one picker.
-    check(&[("m", "epp-c"), ("n", "epp")], json!({"epp": [["n"], "n"], "epp-c": [["m", "o"], null]}));
+    check(&[("m", "epp-c"), ("n", "epp")], json!({"epp": [["n"], null], "epp-c": [["m", "o"], null]}));
     check(&[("m", "epp"), ("n", "epp")], json!({"epp": [["m", "n"], null], "epp-c": [["o"], "o"]}));
+
+    // One picker in two spellings.
+    check(
+        &[("n", "http://epp-c:9090")],
+        json!({"backup": [["m"], "m"], "epp-c": [["o"], null], "http://epp-c:9090": [["n"], null]}),
+    );
 
     let named = named(&[("m", "epp"), ("n", "epp")]);
     let routes = Routes { watches: &watches, pools: &pools, named: &named };
