@@ -95,23 +95,33 @@ impl<T> Answers<T> {
 pub(super) type LeaderSnapshot = ControllerAnswer<Snapshot>;
 pub(super) type Leaders = Answers<Snapshot>;
 
-/// What the leaders last read of endpoint pickers. A leader of an earlier release has no such page.
-pub(super) async fn fetch_pickers(arguments: &ArgMatches) -> Vec<PickerReport> {
-    let query = async |endpoint: &DebugEndpoint| -> anyhow::Result<Vec<PickerReport>> {
-        let response = endpoint.get("/pickers").await?.ensure_success()?;
-        Ok(serde_json::from_str(&response.text)?)
-    };
-    let answers = Answers::fetch(arguments, query).await;
-    answers
-        .map(|answers| answers.received.into_iter().flat_map(|one| one.answer).collect())
-        .unwrap_or_default()
-}
-
 impl Leaders {
     /// Queries every controller that the options select. Errors end up in `failures`.
     pub(super) async fn fetch_snapshots(arguments: &ArgMatches) -> Self {
-        let failed = |error| Self { received: Vec::new(), failures: vec![format!("{error:#}")] };
-        Self::fetch(arguments, fetch_snapshot).await.unwrap_or_else(failed)
+        Self::fetch(arguments, fetch_snapshot).await.unwrap_or_else(|error| Self::failed(&error))
+    }
+
+    /// The same, and what the leaders last read of endpoint pickers.
+    pub(super) async fn fetch_with_pickers(arguments: &ArgMatches) -> (Self, Vec<PickerReport>) {
+        let query = async |endpoint: &DebugEndpoint| -> anyhow::Result<(Snapshot, Vec<PickerReport>)> {
+            // A leader of an earlier release has no such page.
+            Ok((fetch_snapshot(endpoint).await?, fetch_pickers(endpoint).await.unwrap_or_default()))
+        };
+        let Answers { received, failures } = match Answers::fetch(arguments, query).await {
+            Ok(answers) => answers,
+            Err(error) => return (Self::failed(&error), Vec::new()),
+        };
+        let mut pickers = Vec::new();
+        let snapshots =
+            received.into_iter().map(|ControllerAnswer { controller, answer: (answer, read) }| {
+                pickers.extend(read);
+                ControllerAnswer { controller, answer }
+            });
+        (Self { received: snapshots.collect(), failures }, pickers)
+    }
+
+    fn failed(error: &anyhow::Error) -> Self {
+        Self { received: Vec::new(), failures: vec![format!("{error:#}")] }
     }
 
     /// `None` if a leader sent one.
@@ -125,4 +135,9 @@ async fn fetch_snapshot(endpoint: &DebugEndpoint) -> anyhow::Result<Snapshot> {
     Snapshot::parse(&response.text).map_err(|e| {
         anyhow::anyhow!(e).context("the controller runs another release: use the `wva` of its image")
     })
+}
+
+async fn fetch_pickers(endpoint: &DebugEndpoint) -> anyhow::Result<Vec<PickerReport>> {
+    let response = endpoint.get("/pickers").await?.ensure_success()?;
+    Ok(serde_json::from_str(&response.text)?)
 }

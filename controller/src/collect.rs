@@ -3,6 +3,7 @@
 pub(crate) mod filter;
 pub(crate) mod histogram;
 pub(crate) mod page;
+mod pem;
 pub(crate) mod picker;
 pub(crate) mod prometheus;
 pub(crate) mod sample;

@@ -23,7 +23,7 @@ use crate::cluster::{
     text,
 };
 use crate::gpus::ClaimTemplates;
-use crate::leader::{Leaders, fetch_pickers};
+use crate::leader::Leaders;
 use crate::prometheus::{Prometheus, Series};
 use crate::workloads::Workloads;
 
@@ -103,7 +103,7 @@ impl Facts {
         let mut unreadable = Vec::new();
         let autoscalers = list_or_note(cluster, &AUTOSCALERS, &mut unreadable).await;
         let scaled_objects = list_or_note(cluster, &SCALED_OBJECTS, &mut unreadable).await;
-        let leaders = Leaders::fetch_snapshots(arguments).await;
+        let (leaders, pickers) = Leaders::fetch_with_pickers(arguments).await;
         let outcomes = recompute(&leaders);
         // Monitors may be in any namespace.
         let everywhere = Cluster { namespace: None, ..cluster.clone() };
@@ -127,7 +127,7 @@ impl Facts {
             namespaces: list_or_note(cluster, &NAMESPACES, &mut unreadable).await,
             controllers: list_controllers(cluster, arguments, &mut unreadable).await,
             decisions: index_decisions(&outcomes),
-            pickers: fetch_pickers(arguments).await,
+            pickers,
             leaders,
             claim_templates: ClaimTemplates::new(
                 &list_or_note(cluster, &RESOURCE_CLAIM_TEMPLATES, &mut unreadable).await,

@@ -182,6 +182,14 @@ pub(crate) fn wants_more(steps: &[Step]) -> bool {
 }
 
 impl Decision {
+    /// Why requests would not wake the model, where that matters.
+    #[must_use]
+    pub fn not_wakeable(&self) -> Option<String> {
+        let obstacle = self.wake_obstacle?;
+        let state = if self.scale_to_zero { "Scale to zero is on" } else { "The model is at 0 replicas" };
+        Some(format!("{state}, but {obstacle}"))
+    }
+
     /// Target; in mode `recommend`, the one that would be published.
     #[must_use]
     pub fn target(&self) -> u32 {

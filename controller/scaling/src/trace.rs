@@ -41,9 +41,8 @@ impl fmt::Display for Trace<'_> {
             writeln!(f, "  {waiting}")?;
         }
         write_steps(f, &d.steps, "  ")?;
-        if let Some(obstacle) = d.wake_obstacle {
-            let is = if d.scale_to_zero { "scale to zero is on" } else { "the model is at 0 replicas" };
-            writeln!(f, "  {is}, but {obstacle}")?;
+        if let Some(why) = d.not_wakeable() {
+            writeln!(f, "  {why}")?;
         } else if let Some(activity) = &d.activity {
             writeln!(f, "  not at zero: {activity}")?;
         }

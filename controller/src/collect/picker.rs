@@ -276,14 +276,14 @@ impl PickerPoller {
     ) {
         let now = Instant::now();
         let mut queues = Queues::default();
-        for (key, picker) in polled {
-            queues.add(&key.namespace, &picker.query.borrow(), &picker.answers.borrow(), now);
-            let answers = picker.answers.borrow().clone();
+        for (key, PolledPicker { query, answers, since, .. }) in polled {
+            let (query, answers) = (query.borrow(), answers.borrow());
+            queues.add(&key.namespace, &query, &answers, now);
             if answers.values().any(|answer| answer.page.is_some()) {
-                picker.since = now;
+                *since = now;
             }
-            let at_zero = !picker.query.borrow().models.is_empty();
-            queues.set_flow_control(key.clone(), (&answers, at_zero), picker.since, now);
+            let at_zero = !query.models.is_empty();
+            queues.set_flow_control(key.clone(), (&answers, at_zero), *since, now);
         }
         for key in excess {
             queues.mark_excess(key.clone());

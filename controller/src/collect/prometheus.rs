@@ -17,7 +17,6 @@ use answer::{Body, Sink};
 use connection::Connection;
 pub(crate) use connection::Session;
 pub use files::ClientError;
-pub(crate) use files::read as read_file;
 
 /// Settings of the connection. Changed files are read again.
 #[derive(Clone, Default)]

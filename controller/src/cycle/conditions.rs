@@ -225,13 +225,6 @@ pub(crate) fn limiting_reason(decision: &Decision) -> Option<&Reason> {
     decision.steps.iter().map(|s| &s.reason).find(|r| r.scarce_budget().is_some())
 }
 
-#[must_use]
-pub(crate) fn not_wakeable_message(decision: &Decision) -> Option<String> {
-    let obstacle = decision.wake_obstacle?;
-    let is = if decision.scale_to_zero { "Scale to zero is on" } else { "The model is at 0 replicas" };
-    Some(format!("{is}, but {obstacle}"))
-}
-
 impl Conditions {
     /// The decision by the defaults is published, so `Ready` is unchanged, and a more severe reason stays.
     pub(crate) fn note_unusable_settings(&mut self, why: &str) {
@@ -248,7 +241,7 @@ impl Conditions {
         if self.optimization_ready.reason == "NotWakeable" {
             return;
         }
-        if let Some(why) = not_wakeable_message(decision) {
+        if let Some(why) = decision.not_wakeable() {
             let message = &mut self.optimization_ready.message;
             *message = format!("{message}. {why}");
         }

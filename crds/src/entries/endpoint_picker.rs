@@ -8,6 +8,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::settings::{is_label_key, is_label_value, is_name};
+
 /// What an endpoint picker is, in messages about another text.
 const FORM: &str = "use a Service or labels of pods in the model's own namespace, with the scheme and the port if they are not \
                     those of the pod: \"epp\", \"https://epp:9443\" or \"https://app=epp,role=active:9443\"";
@@ -96,7 +98,7 @@ impl FromStr for EndpointPicker {
         let pods = if pods.contains('=') {
             pods.split(',').all(is_label).then(|| PickerPods::Labels(pods.to_owned()))
         } else {
-            is_service(pods).then(|| PickerPods::Service(pods.to_owned()))
+            is_name(pods, false).then(|| PickerPods::Service(pods.to_owned()))
         };
         Ok(Self { pods: pods.ok_or(InvalidEndpointPicker)?, port, tls })
     }
@@ -107,39 +109,8 @@ fn parse_port(text: &str) -> Option<u16> {
     text.parse().ok().filter(|port: &u16| *port > 0 && port.to_string() == text)
 }
 
-fn is_service(name: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    let bytes = name.as_bytes();
-    let is_end = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    name.len() <= 63 && is_end(bytes.first()) && is_end(bytes.last()) && bytes.iter().copied().all(inner)
-}
-
 fn is_label(pair: &str) -> bool {
-    let Some((key, value)) = pair.split_once('=') else { return false };
-    let name = match key.split_once('/') {
-        Some((prefix, name)) => {
-            if !prefix.split('.').all(is_domain_part) {
-                return false;
-            }
-            name
-        }
-        None => key,
-    };
-    is_label_text(name) && (value.is_empty() || is_label_text(value))
-}
-
-fn is_domain_part(part: &str) -> bool {
-    let is_end = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    let bytes = part.as_bytes();
-    is_end(bytes.first()) && is_end(bytes.last()) && bytes.iter().copied().all(inner)
-}
-
-fn is_label_text(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let is_end = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
-    let inner = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-    text.len() <= 63 && is_end(bytes.first()) && is_end(bytes.last()) && bytes.iter().copied().all(inner)
+    pair.split_once('=').is_some_and(|(key, value)| is_label_key(key) && is_label_value(value))
 }
 
 impl<'de> Deserialize<'de> for EndpointPicker {

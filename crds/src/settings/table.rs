@@ -89,5 +89,5 @@ pub static SETTINGS: &[Setting] = &[
     Setting::new("WVA_CERT_LIFETIME", LIFETIME, "Lifetime of a self-made serving certificate.").default("2160h").flag("cert-lifetime"),
     Setting::new("WVA_INSTANCE_POLICY", Kind::OneOf(&["inject", "require", "ignore"]), "Policy for variants without an instance label in namespaces of this instance.").default("inject").flag("instance-policy"),
     Setting::new("EXTERNAL_METRICS_BIND_ADDRESS", Kind::Address, "Address of external.metrics.k8s.io; \"0\" to disable it.").default("0").flag("external-metrics-bind-address"),
-    Setting::new("WVA_DEBUG_BIND_ADDRESS", Kind::LoopbackAddress, "Loopback address of /explain and /snapshot.").default("127.0.0.1:8082").flag("debug-bind-address"),
+    Setting::new("WVA_DEBUG_BIND_ADDRESS", Kind::LoopbackAddress, "Loopback address of /explain, /snapshot and /pickers.").default("127.0.0.1:8082").flag("debug-bind-address"),
 ];

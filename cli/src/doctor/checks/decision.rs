@@ -17,14 +17,9 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
 }
 
 fn wake_obstacle(decision: &Decision) -> Option<Finding> {
-    let text = decision.wake_obstacle?.to_string();
-    let (obstacle, remedy) = text.split_once(": ").unwrap_or((&text, ""));
-    let is = if decision.scale_to_zero {
-        "scale to zero is on for its model"
-    } else {
-        "its model is at 0 replicas"
-    };
-    Some(Finding::warning(format!("{is}, but {obstacle}"), remedy))
+    let text = decision.not_wakeable()?;
+    let (problem, remedy) = text.split_once(": ").unwrap_or((&text, ""));
+    Some(Finding::warning(problem, remedy))
 }
 
 fn by_leader(variant: &VariantState<'_>, decision: &Decision) -> Finding {

@@ -215,7 +215,6 @@ fn builder() -> ClientBuilder {
         // Proxies cannot reach pods.
         .no_proxy()
         .redirect(Policy::none())
-        .timeout(OF_PICKER.timeout)
         .connect_timeout(CONNECT_TIMEOUT)
         .pool_max_idle_per_host(0)
 }
@@ -232,7 +231,8 @@ pub(crate) struct PageTls {
 }
 
 impl PageTls {
-    /// Client and URL of the metrics of one pod. `service`: name in its certificate, if the settings have none.
+    /// Client and URL of the metrics of one pod; `None` without certificates: [`Client::new`] is enough. `service`: name in
+    /// its certificate, if the settings have none.
     ///
     /// # Errors
     /// [`PageError::Certificates`].
@@ -240,7 +240,10 @@ impl PageTls {
         &self,
         pod: SocketAddr,
         service: Option<String>,
-    ) -> Result<(Client, String), PageError> {
+    ) -> Result<Option<(Client, String)>, PageError> {
+        if self.roots.is_none() && self.identity.is_none() {
+            return Ok(None);
+        }
         let (mut builder, mut url) = (builder(), format!("https://{pod}/metrics"));
         builder = match &self.roots {
             Some(roots) => {
@@ -260,15 +263,12 @@ impl PageTls {
         }
         let client =
             builder.build().map_err(|error| PageError::Certificates(wva_crds::text::causes(&error)))?;
-        Ok((Client(client), url))
+        Ok(Some((Client(client), url)))
     }
 }
 
 impl From<reqwest::Error> for PageError {
     fn from(error: reqwest::Error) -> Self {
-        if error.is_timeout() && !error.is_connect() {
-            return Self::TooSlow(OF_PICKER.timeout);
-        }
         Self::Unreachable(wva_crds::text::causes(&error.without_url()))
     }
 }

@@ -26,8 +26,7 @@ use super::refused::{self, RefusedCounts, RefusedRequests};
 use super::schedule::{AnswerKind, Schedule};
 use super::selection::PickerQuery;
 use super::{PERIOD, PickerKey};
-use crate::collect::page::PageBudget;
-use crate::collect::page::PageError;
+use crate::collect::page::{PageBudget, PageError};
 
 /// A picker has one or a few replicas.
 const MAX_PODS: usize = 16;
@@ -43,7 +42,6 @@ const WARN_INTERVAL: Duration = Duration::from_mins(10);
 #[derive(Clone, Debug, Default)]
 pub(super) struct PodAnswer {
     pub(super) page: Option<(Instant, PickerPage)>,
-    pub(super) has_failed: bool,
     pub(super) last: Option<LastRequest>,
     pub(super) refused: RefusedRequests,
     /// The pod appeared after the picker was first polled.
@@ -61,6 +59,18 @@ pub(super) struct LastRequest {
 }
 
 impl PodAnswer {
+    /// The last request brought no page.
+    pub(super) fn has_failed(&self) -> bool {
+        self.last.as_ref().is_some_and(|last| last.error.is_some())
+    }
+
+    #[cfg(test)]
+    pub(super) fn failed(self) -> Self {
+        let pod = PickerPod { address: ([127, 0, 0, 1], 9090).into(), tls: false };
+        let error = Some(("no answer".to_owned(), ""));
+        Self { last: Some(LastRequest { at: Instant::now(), pod, bytes: 0, error }), ..self }
+    }
+
     pub(super) fn report(&self, pod: &str, now: Instant) -> PickerPodReport {
         let page = self.page.as_ref().map(|(_, page)| page);
         let last = self.last.as_ref();
@@ -88,7 +98,6 @@ impl PodAnswer {
         };
         self.refused.add(page.refused.clone(), first, now);
         self.page = Some((now, page));
-        self.has_failed = false;
     }
 }
 
@@ -254,7 +263,6 @@ impl Endpoint {
                 request.error = Some((error.to_string(), advice));
                 self.answers.send_modify(|answers| {
                     let answer = answers.entry(pod.clone()).or_default();
-                    answer.has_failed = true;
                     answer.last = Some(request);
                 });
                 faults.log_pod(&self.key, pod, &error, advice);

@@ -47,15 +47,15 @@ impl PageFetcher {
     ) -> Result<PickerPage, PageError> {
         let token = self.token.borrow().clone().filter(|_| query.sends_token);
         let (reader, limits) = (QueueReader::new(query), (OF_PICKER, spend));
-        let page = if pod.tls {
+        let own = if pod.tls {
             let certificates = self.certificates.borrow().clone().map_err(PageError::Certificates)?;
             let service = of.picker.service_name().map(|name| format!("{name}.{}.svc", of.namespace));
-            let (client, url) = certificates.client(pod.address, service)?;
-            client.read(&url, token, reader, limits).await?
+            certificates.client(pod.address, service)?
         } else {
-            self.pages.read(&pod.url(), token, reader, limits).await?
+            None
         };
-        Ok(page.into_page())
+        let (client, url) = own.unwrap_or_else(|| (self.pages.clone(), pod.url()));
+        Ok(client.read(&url, token, reader, limits).await?.into_page())
     }
 }
 

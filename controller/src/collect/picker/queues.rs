@@ -81,13 +81,13 @@ impl Queues {
         now: Instant,
     ) {
         let is_lost = |answer: &PodAnswer, at: Instant| {
-            (answer.has_failed || at_zero) && now.saturating_duration_since(at) > LONGEST_FAILURE
+            (answer.has_failed() || at_zero) && now.saturating_duration_since(at) > LONGEST_FAILURE
         };
         let pages = || {
             let last = answers.values().filter_map(|answer| Some((answer, answer.page.as_ref()?)));
             last.filter(|(answer, (at, _))| !is_lost(answer, *at)).map(|(_, (_, page))| page)
         };
-        let has_failed = answers.values().any(|answer| answer.has_failed)
+        let has_failed = answers.values().any(PodAnswer::has_failed)
             || now.saturating_duration_since(since) >= FIRST_ANSWER;
         let shows = |state: FlowControlState| pages().any(|page| page.flow_control == state);
         let obstacle = if shows(FlowControlState::On) {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use reqwest::{Certificate, Identity};
+use reqwest::Identity;
 use tokio::sync::watch;
 use wva_crds::text::causes;
 
 use crate::collect::page::PageTls;
-use crate::collect::prometheus::read_file;
+use crate::collect::pem;
 
 const REREAD: Duration = Duration::from_mins(1);
 
@@ -64,23 +64,17 @@ impl PickerTls {
 
     fn read(&self) -> Certificates {
         let file = |setting: &str, path: &str| {
-            read_file(path).map_err(|error| format!("EPP_METRIC_READER_{setting} {path}: {error}"))
+            pem::read(path).map_err(|error| format!("EPP_METRIC_READER_{setting} {path}: {error}"))
         };
         let mut tls = PageTls { server_name: self.server_name.clone(), ..PageTls::default() };
         if let Some(path) = &self.ca {
             let pem = file("CA_CERT_PATH", path)?;
-            let roots = Certificate::from_pem_bundle(&pem).map_err(|error| causes(&error));
-            let roots = roots.and_then(|roots| {
-                if roots.is_empty() { Err("no certificate found".to_owned()) } else { Ok(roots) }
-            });
-            tls.roots = Some(roots.map_err(|problem| {
+            tls.roots = Some(pem::certificates(&pem).map_err(|problem| {
                 format!("EPP_METRIC_READER_CA_CERT_PATH {path}: {problem}; it must hold PEM certificates")
             })?);
         }
         if let Some((cert, key)) = &self.client {
-            let mut pem = file("CLIENT_CERT_PATH", cert)?;
-            pem.push(b'\n');
-            pem.extend(file("CLIENT_KEY_PATH", key)?);
+            let pem = pem::join(file("CLIENT_CERT_PATH", cert)?, file("CLIENT_KEY_PATH", key)?);
             let identity = Identity::from_pem(&pem).map_err(|error| {
                 format!("EPP_METRIC_READER_CLIENT_CERT_PATH {cert} and EPP_METRIC_READER_CLIENT_KEY_PATH {key}: {}; they must hold a PEM certificate and its key", causes(&error))
             })?;

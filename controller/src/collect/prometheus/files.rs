@@ -1,8 +1,7 @@
 //! Files of the connection, which other programs renew. An invalid file is logged once, and its last valid contents
 //! stay in use.
 
-use std::io::{self, Read};
-use std::path::Path;
+use std::io;
 use std::time::Duration;
 
 use reqwest::redirect::Policy;
@@ -11,10 +10,9 @@ use wva_crds::text::causes;
 
 use super::connection::ServerName;
 use super::{ClientIdentity, PrometheusConfig, QueryError};
+use crate::collect::pem;
 
 const SERVICE_ACCOUNT_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
-/// Bytes. A bundle of all public CAs has a fifth.
-const MAX_FILE_BYTES: u64 = 1 << 20;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why no client could be created.
@@ -166,7 +164,7 @@ impl Files {
         }
         let Some(path) = &self.config.token_path else { return Ok(None) };
         let unusable = |problem: String| QueryError::Token { path: path.clone(), problem };
-        let bytes = read(path).map_err(|e| unusable(e.to_string()))?;
+        let bytes = pem::read(path).map_err(|e| unusable(e.to_string()))?;
         let text = String::from_utf8(bytes).map_err(|_| unusable("the file is not UTF-8 text".to_owned()))?;
         let token = text.trim();
         // An invalid header value would fail every query with an error that does not name the file.
@@ -187,35 +185,20 @@ fn read_contents(config: &PrometheusConfig, before: Option<&Contents>) -> Result
     let mut contents = Contents::default();
     if let Some(path) = &config.ca_path {
         let had = before.is_some_and(|before| before.ca.is_some());
-        match read(path) {
+        match pem::read(path) {
             Ok(pem) => contents.ca = Some(pem),
             Err(e) if e.kind() == io::ErrorKind::NotFound && !had => {
-                contents.service_account_ca = read(SERVICE_ACCOUNT_CA).ok();
+                contents.service_account_ca = pem::read(SERVICE_ACCOUNT_CA).ok();
             }
             Err(e) => return Err(fault("PROMETHEUS_CA_CERT_PATH", path)(e)),
         }
     }
     if let Some(ClientIdentity { cert, key }) = &config.client_identity {
-        let mut pem = read(cert).map_err(fault("PROMETHEUS_CLIENT_CERT_PATH", cert))?;
-        pem.push(b'\n');
-        pem.extend(read(key).map_err(fault("PROMETHEUS_CLIENT_KEY_PATH", key))?);
-        contents.identity = Some(pem);
+        let cert = pem::read(cert).map_err(fault("PROMETHEUS_CLIENT_CERT_PATH", cert))?;
+        let key = pem::read(key).map_err(fault("PROMETHEUS_CLIENT_KEY_PATH", key))?;
+        contents.identity = Some(pem::join(cert, key));
     }
     Ok(contents)
-}
-
-/// Reads a regular file of at most [`MAX_FILE_BYTES`].
-pub(crate) fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
-    // Opening a pipe would block until it has a writer.
-    if !std::fs::metadata(&path)?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    std::fs::File::open(&path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(io::Error::other(format!("longer than {MAX_FILE_BYTES} bytes")));
-    }
-    Ok(bytes)
 }
 
 fn create_client(config: &PrometheusConfig, contents: &Contents) -> Result<Client, ClientError> {
@@ -255,10 +238,7 @@ fn with_roots(
     if let Some(pem) = &contents.ca {
         let unusable =
             |problem| ClientError::Ca { path: config.ca_path.clone().unwrap_or_default(), problem };
-        roots = Certificate::from_pem_bundle(pem).map_err(|e| unusable(causes(&e)))?;
-        if roots.is_empty() {
-            return Err(unusable("no certificate found".to_owned()));
-        }
+        roots = pem::certificates(pem).map_err(unusable)?;
     }
     if let Some(pem) = &contents.service_account_ca {
         match Certificate::from_pem_bundle(pem) {

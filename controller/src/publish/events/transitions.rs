@@ -3,9 +3,7 @@
 use wva_scaling::Decision;
 
 use super::PendingEvent;
-use crate::cycle::conditions::{
-    limiting_reason, not_carried_out_message, not_wakeable_message, stuck_message, waiting_message,
-};
+use crate::cycle::conditions::{limiting_reason, not_carried_out_message, stuck_message, waiting_message};
 use crate::model::published::{PublishedVariant, SCALING_DECISION};
 use crate::model::reported::{Problem, ReportedState};
 use crate::model::unmet_need::UnmetReason;
@@ -53,7 +51,7 @@ fn problem_event(problem: Problem, after: &PublishedVariant) -> Option<PendingEv
             d.not_carried_out
                 .map(|desired| not_carried_out_message(d, desired, &v.conditions.signal_followed))
         })?,
-        Problem::NotWakeable => of(|d, _| not_wakeable_message(d))?,
+        Problem::NotWakeable => of(|d, _| d.not_wakeable())?,
     };
     Some(warn(problem.reason(), note))
 }

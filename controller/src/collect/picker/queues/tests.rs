@@ -40,7 +40,7 @@ fn picker_can_wake_a_model_once_flow_control_is_seen() {
         unnamed: ["m".to_owned()].into(),
         ..PickerPage::default()
     };
-    let failed = PodAnswer { has_failed: true, ..PodAnswer::default() };
+    let failed = PodAnswer::default().failed();
     assert_eq!(obstacle(&[], 9), Some(WakeObstacle::NotRead));
     assert_eq!(obstacle(&[PodAnswer::default()], 9), Some(WakeObstacle::NotRead));
     assert_eq!(obstacle(&[], 10), Some(WakeObstacle::Unreadable));
@@ -51,7 +51,7 @@ fn picker_can_wake_a_model_once_flow_control_is_seen() {
     assert_eq!(obstacle(slice::from_ref(&not_yet), 0), Some(WakeObstacle::FlowControlNotShown));
     assert_eq!(obstacle(&[not_yet.clone(), shows(false)], 0), Some(WakeObstacle::NoFlowControl));
     assert_eq!(obstacle(&[not_yet, shows(true)], 0), None);
-    let fails_since = PodAnswer { has_failed: true, ..shows(true) };
+    let fails_since = shows(true).failed();
     assert_eq!(obstacle(slice::from_ref(&fails_since), 60), None, "it was seen a minute ago");
     assert_eq!(obstacle(&[fails_since], 61), Some(WakeObstacle::Unreadable));
     assert_eq!(obstacle(&[shows(true)], 61), None, "it is read only every half minute");
@@ -141,7 +141,7 @@ fn queue_is_complete_if_every_pod_answered_recently() {
     assert!(!is_complete(&[Answers::new()], now), "the picker has no pods");
     assert!(!is_complete(&[both.clone(), Answers::new()], now), "another picker has no pods");
     let mut hung = both.clone();
-    hung.insert("c".into(), PodAnswer { has_failed: true, ..PodAnswer::default() });
+    hung.insert("c".into(), PodAnswer::default().failed());
     assert!(!is_complete(&[hung], now), "one pod did not answer");
     let mut before = both;
     before.insert("c".into(), answered(then, PickerPage::default()));

@@ -1,0 +1,40 @@
+//! PEM files of connections.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use reqwest::Certificate;
+use wva_crds::text::causes;
+
+/// Bytes. A bundle of all public CAs has a fifth.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Reads a regular file of at most [`MAX_FILE_BYTES`].
+pub(crate) fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    // Opening a pipe would block until it has a writer.
+    if !std::fs::metadata(&path)?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(&path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(io::Error::other(format!("longer than {MAX_FILE_BYTES} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// Certificates of a bundle.
+///
+/// # Errors
+/// The cause, also if there is none.
+pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<Certificate>, String> {
+    let found = Certificate::from_pem_bundle(pem).map_err(|error| causes(&error))?;
+    if found.is_empty() { Err("no certificate found".to_owned()) } else { Ok(found) }
+}
+
+/// A certificate and its key as one text.
+pub(crate) fn join(mut cert: Vec<u8>, key: Vec<u8>) -> Vec<u8> {
+    cert.push(b'\n');
+    cert.extend(key);
+    cert
+}
