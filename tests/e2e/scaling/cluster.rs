@@ -61,9 +61,15 @@ impl GpuShortage {
 
     /// Raises the load above the capacity of this many replicas.
     pub(super) fn overload(&self, timeline: &Timeline<'_>, replicas: u64) {
-        let rate = BUSY * f64::from(u32::try_from(replicas).unwrap_or(u32::MAX));
+        let rate = overload_rate(replicas);
         timeline.note(&format!("{rate} requests/s come in, too many for {replicas} replicas"));
         self.fleet.set_rate(rate);
+    }
+
+    /// Keeps the load above the capacity of the replicas that are ready now. Why: one that was on its way when the load
+    /// was set takes its share, and then nothing grows.
+    pub(super) fn keep_overloaded(&self, now: &BTreeMap<String, VariantState>) {
+        self.fleet.set_rate(overload_rate(ready_replicas(now)));
     }
 
     /// Frees the GPUs of the other workload.
@@ -97,6 +103,11 @@ impl GpuShortage {
         })
         .await
     }
+}
+
+/// Requests/s, too many for this many replicas.
+fn overload_rate(replicas: u64) -> f64 {
+    BUSY * f64::from(u32::try_from(replicas).unwrap_or(u32::MAX))
 }
 
 /// Waits until these variants have metrics and one ready replica each.

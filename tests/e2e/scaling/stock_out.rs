@@ -70,6 +70,7 @@ async fn expensive_scales_up(cluster: &GpuShortage, timeline: &mut Timeline<'_>)
     let (cheap, mut is_skipped) = (variant(timeline.last(), "cheap")?.target, true);
     let took = timeline
         .until("the expensive variant to have one more replica that is ready", SOON, |now| {
+            cluster.keep_overloaded(now);
             is_skipped &= variant(now, "cheap")?.target == cheap;
             ensure!(variant(now, "expensive")?.ready > expensive, "{}", variant(now, "expensive")?);
             Ok(())
@@ -92,6 +93,7 @@ async fn cheap_recovers(cluster: &GpuShortage, timeline: &mut Timeline<'_>) -> a
         .await?;
     cluster.overload(timeline, ready_replicas(timeline.last()));
     let grown = timeline.until("the cheap variant to have all GPUs that are free", SOON, |now| {
+        cluster.keep_overloaded(now);
         ensure!(variant(now, "cheap")?.ready >= 3, "{}", variant(now, "cheap")?);
         Ok(())
     });
