@@ -5,15 +5,13 @@ set -uo pipefail
 if [ "${1:-}" = --failures ]; then
   shift
   cat "$@" | awk '
-    function end(from) {
-      if (n > 18) print "    ... " n - 18 " lines ..."
-      for (from = n > 18 ? n - 8 : 10; from <= n; from++) print "    " said[from]
-      n = 0
-      inside = 0
+    function end(at) {
+      for (at = 1; at <= lines; at++) if (at <= 9 || at > lines - 9) print "    " said[at]; else if (at == 10) print "    ..."
+      inside = lines = 0
     }
     /^---- .* stdout ----$/ { end(); inside = 1; print "failed: " $2; next }
     /^(failures:|test result:)/ { end() }
-    inside && NF { said[++n] = $0; if (n <= 9) print "    " $0 }
+    inside && NF { said[++lines] = $0 }
     END { end() }'
 fi
 cat "$@" | awk '/^test result:/ { passed += $4; failed += $6; skipped += $8 }

@@ -1,4 +1,4 @@
-//! PEM files of connections.
+//! Files of connections: certificates, keys and tokens.
 
 use std::io::{self, Read};
 use std::path::Path;

@@ -59,17 +59,20 @@ impl GpuShortage {
         Ok(Self { fleet, _install: install, testbed, namespace })
     }
 
-    /// Raises the load above the capacity of this many replicas.
-    pub(super) fn overload(&self, timeline: &Timeline<'_>, replicas: u64) {
-        let rate = overload_rate(replicas);
-        timeline.note(&format!("{rate} requests/s come in, too many for {replicas} replicas"));
-        self.fleet.set_rate(rate);
-    }
-
-    /// Keeps the load above the capacity of the replicas that are ready now. Why: one that was on its way when the load
-    /// was set takes its share, and then nothing grows.
-    pub(super) fn keep_overloaded(&self, now: &BTreeMap<String, VariantState>) {
-        self.fleet.set_rate(overload_rate(ready_replicas(now)));
+    /// Keeps the load above the capacity of the ready replicas until `holds` succeeds. Returns how long it took.
+    /// Why it follows them: one that was on its way takes its share, and then nothing grows.
+    pub(super) async fn overload_until(
+        &self,
+        timeline: &mut Timeline<'_>,
+        what: &str,
+        mut holds: impl FnMut(&BTreeMap<String, VariantState>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Duration> {
+        timeline.note("more requests come in than the ready replicas can serve");
+        let overload = |now: &BTreeMap<String, VariantState>| {
+            let ready: u64 = now.values().map(|state| state.ready).sum();
+            self.fleet.set_rate(BUSY * f64::from(u32::try_from(ready).unwrap_or(u32::MAX)));
+        };
+        timeline.until(what, SOON, |now| holds(now).inspect_err(|_| overload(now))).await
     }
 
     /// Frees the GPUs of the other workload.
@@ -105,11 +108,6 @@ impl GpuShortage {
     }
 }
 
-/// Requests/s, too many for this many replicas.
-fn overload_rate(replicas: u64) -> f64 {
-    BUSY * f64::from(u32::try_from(replicas).unwrap_or(u32::MAX))
-}
-
 /// Waits until these variants have metrics and one ready replica each.
 pub(super) async fn wait_for_rest(timeline: &mut Timeline<'_>, names: &[&str]) -> anyhow::Result<()> {
     let rest = timeline.until("the variants to be at rest", SOON, |now| {
@@ -123,11 +121,6 @@ pub(super) async fn wait_for_rest(timeline: &mut Timeline<'_>, names: &[&str]) -
         Ok(())
     });
     rest.await.map(|_| ())
-}
-
-/// Ready replicas of the model.
-pub(super) fn ready_replicas(now: &BTreeMap<String, VariantState>) -> u64 {
-    now.values().map(|state| state.ready).sum()
 }
 
 /// Finds one of the variants.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::ensure;
 
-use super::cluster::{GpuShortage, SOON, ready_replicas, variant, wait_for_rest};
+use super::cluster::{GpuShortage, SOON, variant, wait_for_rest};
 use super::timeline::Timeline;
 use crate::support::Outcome;
 
@@ -13,14 +13,17 @@ pub(crate) async fn limited(wva: &Path) -> anyhow::Result<Outcome> {
     let mut timeline = Timeline::start(&cluster.testbed, &cluster.namespace);
     wait_for_rest(&mut timeline, &["cheap", "expensive"]).await?;
 
-    cluster.overload(&timeline, 2);
     let mut requested = false;
-    let grows = timeline
-        .until("the expensive variant to have a second replica that is ready", SOON, |now| {
-            requested |= variant(now, "cheap")?.target != Some(1);
-            ensure!(variant(now, "expensive")?.ready >= 2, "{}", variant(now, "expensive")?);
-            Ok(())
-        })
+    let grows = cluster
+        .overload_until(
+            &mut timeline,
+            "the expensive variant to have a second replica that is ready",
+            |now| {
+                requested |= variant(now, "cheap")?.target != Some(1);
+                ensure!(variant(now, "expensive")?.ready >= 2, "{}", variant(now, "expensive")?);
+                Ok(())
+            },
+        )
         .await?;
     let mut faults = Vec::new();
     if requested {
@@ -36,9 +39,8 @@ pub(crate) async fn limited(wva: &Path) -> anyhow::Result<Outcome> {
 
     timeline.note("the other workload frees its A100s");
     cluster.free_gpus().await?;
-    cluster.overload(&timeline, ready_replicas(timeline.last()));
-    let cheaper = timeline
-        .until("the cheap variant to have a second replica that is ready", SOON, |now| {
+    let cheaper = cluster
+        .overload_until(&mut timeline, "the cheap variant to have a second replica that is ready", |now| {
             ensure!(variant(now, "cheap")?.ready >= 2, "{}", variant(now, "cheap")?);
             Ok(())
         })

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 
-use super::cluster::{GpuShortage, SOON, ready_replicas, variant, wait_for_rest};
+use super::cluster::{GpuShortage, SOON, variant, wait_for_rest};
 use super::timeline::Timeline;
 use crate::support::Outcome;
 
@@ -37,8 +37,7 @@ async fn cheap_gets_stuck(
     timeline: &mut Timeline<'_>,
     faults: &mut Vec<String>,
 ) -> anyhow::Result<Duration> {
-    cluster.overload(timeline, 2);
-    let grown = timeline.until("the cheap variant to grow", SOON, |now| {
+    let grown = cluster.overload_until(timeline, "the cheap variant to grow", |now| {
         ensure!(variant(now, "cheap")?.target >= Some(2), "{}", variant(now, "cheap")?);
         Ok(())
     });
@@ -64,13 +63,11 @@ async fn expensive_scales_up(cluster: &GpuShortage, timeline: &mut Timeline<'_>)
         Ok(())
     });
     settled.await?;
-    let (all, expensive) = (ready_replicas(timeline.last()), variant(timeline.last(), "expensive")?.ready);
-    cluster.overload(timeline, all);
+    let expensive = variant(timeline.last(), "expensive")?.ready;
     // It may have requested more than one replica before it counted as stuck.
     let (cheap, mut is_skipped) = (variant(timeline.last(), "cheap")?.target, true);
-    let took = timeline
-        .until("the expensive variant to have one more replica that is ready", SOON, |now| {
-            cluster.keep_overloaded(now);
+    let took = cluster
+        .overload_until(timeline, "the expensive variant to have one more replica that is ready", |now| {
             is_skipped &= variant(now, "cheap")?.target == cheap;
             ensure!(variant(now, "expensive")?.ready > expensive, "{}", variant(now, "expensive")?);
             Ok(())
@@ -91,9 +88,7 @@ async fn cheap_recovers(cluster: &GpuShortage, timeline: &mut Timeline<'_>) -> a
             Ok(())
         })
         .await?;
-    cluster.overload(timeline, ready_replicas(timeline.last()));
-    let grown = timeline.until("the cheap variant to have all GPUs that are free", SOON, |now| {
-        cluster.keep_overloaded(now);
+    let grown = cluster.overload_until(timeline, "the cheap variant to have all GPUs that are free", |now| {
         ensure!(variant(now, "cheap")?.ready >= 3, "{}", variant(now, "cheap")?);
         Ok(())
     });

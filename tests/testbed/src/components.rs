@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use parking_lot::Mutex;
 
 use crate::Signal;
-use crate::ports::PortReservation;
+use crate::ports::{self, PortReservation};
 use crate::process::Process;
 use crate::wait::eventually;
 
@@ -21,9 +21,8 @@ const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// Start attempts. A clash needs another program to take a port within a millisecond.
 const ATTEMPTS: u32 = 5;
 
-/// Log texts after which a start is retried: the port was taken; or the concurrent map write of kwok 0.8.0 when its
-/// workers see their first nodes.
-const MAY_START_NEXT_TIME: [&str; 2] = ["address already in use", "fatal error: concurrent map writes"];
+/// kwok 0.8.0 ends with this when its workers see their first nodes. It may start next time.
+const CONCURRENT_WRITE: &str = "fatal error: concurrent map writes";
 
 /// The programs a testbed runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,9 +116,7 @@ impl RunningProgram {
                         state,
                     });
                 }
-                Err(_)
-                    if attempt < ATTEMPTS
-                        && MAY_START_NEXT_TIME.iter().any(|w| process.log().contains(w)) => {}
+                Err(_) if attempt < ATTEMPTS && may_start_next_time(&process.log()) => {}
                 Err(status) => bail!("{component} ended while starting ({status})\n{}", process.evidence()),
             }
         }
@@ -179,6 +176,10 @@ impl RunningProgram {
             }
         }
     }
+}
+
+fn may_start_next_time(log: &str) -> bool {
+    ports::was_taken(log) || log.contains(CONCURRENT_WRITE)
 }
 
 /// Waits until the process serves or exits.

@@ -71,8 +71,8 @@ struct Node {
     /// Program of the image.
     wva: PathBuf,
     data: PathBuf,
-    /// Data folder of the testbed, for Prometheus' targets.
-    targets_of: PathBuf,
+    /// Data folder of the testbed, for Prometheus' targets, if Prometheus runs.
+    targets_of: Option<PathBuf>,
     logs: PathBuf,
     apiserver: u16,
     next_ip: AtomicU16,
@@ -104,7 +104,7 @@ impl Kubelet {
             runs: testbed.pods.context("the testbed was started without Options::kubelet")?,
             wva,
             data: testbed.data().join("pods"),
-            targets_of: testbed.data().to_owned(),
+            targets_of: testbed.prometheus_url().is_ok().then(|| testbed.data().to_owned()),
             logs: testbed.logs().to_owned(),
             apiserver: testbed.apiserver_port()?,
             next_ip: AtomicU16::new(1),
@@ -209,8 +209,8 @@ async fn watch(node: Arc<Node>) {
                 }
                 node.troubles.lock().remove("the list of pods");
                 let targets = node.targets();
-                if targets != scraped {
-                    if let Err(error) = write_targets(&node.targets_of, "annotated-pods", &targets) {
+                if let Some(data) = node.targets_of.as_ref().filter(|_| targets != scraped) {
+                    if let Err(error) = write_targets(data, "annotated-pods", &targets) {
                         node.troubles.lock().insert("targets".to_owned(), format!("{error:#}"));
                     }
                     scraped = targets;

@@ -1,5 +1,5 @@
 //! Free loopback ports for programs that need a port number in advance. A bound socket that does not listen holds a
-//! port until just before the program starts. If the port is still lost, the program starts again with another.
+//! port until just before the program starts. If the port is still taken, the program starts again with another.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,6 +19,12 @@ pub fn free_port() -> anyhow::Result<u16> {
     let port = reserved.port();
     reserved.release();
     Ok(port)
+}
+
+/// Whether a program ended because another one had taken its port, by what it logged.
+pub(crate) fn was_taken(log: &str) -> bool {
+    // Go and Rust.
+    ["address already in use", "Address already in use"].iter().any(|words| log.contains(words))
 }
 
 /// Loopback port that no other socket can bind while this value lives. Connections to it are refused.

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use reqwest::redirect::Policy;
-use reqwest::{Certificate, Client, ClientBuilder, Identity};
+use reqwest::{Client, ClientBuilder, Identity};
 use wva_crds::text::causes;
 
 use super::connection::ServerName;
@@ -241,13 +241,11 @@ fn with_roots(
         roots = pem::certificates(pem).map_err(unusable)?;
     }
     if let Some(pem) = &contents.service_account_ca {
-        match Certificate::from_pem_bundle(pem) {
+        match pem::certificates(pem) {
             Ok(more) => roots.extend(more),
-            Err(e) => tracing::warn!(
-                path = SERVICE_ACCOUNT_CA,
-                error = causes(&e),
-                "Cannot read the service account CA"
-            ),
+            Err(error) => {
+                tracing::warn!(path = SERVICE_ACCOUNT_CA, error, "Cannot read the service account CA");
+            }
         }
     }
     Ok(builder.tls_certs_merge(roots))

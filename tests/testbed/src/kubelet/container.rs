@@ -98,8 +98,8 @@ impl PreparedContainer {
         Ok(())
     }
 
-    /// Reserves a loopback port for each port of the container.
-    fn take_ports(&mut self, container: &Container) -> anyhow::Result<()> {
+    /// Reserves a loopback port for each port of the container, others than before.
+    pub(super) fn take_ports(&mut self, container: &Container) -> anyhow::Result<()> {
         for port in container.ports.iter().flatten() {
             let local = PortReservation::any()?;
             self.ports.insert(u16::try_from(port.container_port)?, local.port());

@@ -14,7 +14,7 @@ use super::container::PreparedContainer;
 use super::probe::Probe;
 use super::status::{State, Status, delete, is_absent};
 use super::{Node, POLL_INTERVAL};
-use crate::{Process, Signal};
+use crate::{Process, Signal, ports};
 
 /// Delay before a restart: a tenth of a kubelet's first back-off.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -41,6 +41,8 @@ struct PodLifecycle {
     reported: Option<Status>,
     restarts: u32,
     last_code: Option<i32>,
+    /// Another program had taken a port of the container.
+    lost_port: bool,
     /// No start before this time.
     pause: Instant,
     refreshed: Instant,
@@ -58,6 +60,7 @@ pub(super) async fn run(node: Arc<Node>, uid: String) {
         reported: None,
         restarts: 0,
         last_code: None,
+        lost_port: false,
         pause: now,
         refreshed: now,
         ended: None,
@@ -116,7 +119,9 @@ impl PodLifecycle {
 
     /// Records the exit of a container.
     fn reap(&mut self, restart_policy: Option<&str>) {
-        let Some(status) = self.running.as_ref().and_then(|running| running.process.exited()) else { return };
+        let Some(running) = &self.running else { return };
+        let Some(status) = running.process.exited() else { return };
+        self.lost_port = ports::was_taken(&running.process.log());
         // A signal has no exit code: any code other than 0 will do.
         let code = status.code().unwrap_or(128);
         self.running = None;
@@ -141,11 +146,13 @@ impl PodLifecycle {
         }
         if self.prepared.is_none() {
             std::fs::create_dir_all(&self.folder)?;
-            let prepared = PreparedContainer::new(&self.node, pod, container, &self.folder).await?;
-            self.node.addresses.lock().insert(self.ip, prepared.ports().clone());
-            self.prepared = Some(prepared);
+            self.prepared = Some(PreparedContainer::new(&self.node, pod, container, &self.folder).await?);
         }
         let prepared = self.prepared.as_mut().context("not prepared")?;
+        if std::mem::take(&mut self.lost_port) {
+            prepared.take_ports(container)?;
+        }
+        self.node.addresses.lock().insert(self.ip, prepared.ports().clone());
         let process = prepared.start(&self.node, pod, container).await?;
         let probe = |declared| Probe::new(declared, container, prepared.ports());
         let (liveness, readiness) =
