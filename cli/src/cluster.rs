@@ -52,6 +52,12 @@ pub(super) const AUTOSCALERS: Resource =
     namespaced("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler");
 pub(super) const SCALED_OBJECTS: Resource =
     namespaced("keda.sh", "v1alpha1", "scaledobjects", "ScaledObject");
+pub(super) const INFERENCE_POOLS: Resource =
+    namespaced("inference.networking.k8s.io", "v1", "inferencepools", "InferencePool");
+pub(super) const OLDER_INFERENCE_POOLS: Resource =
+    namespaced("inference.networking.x-k8s.io", "v1alpha2", "inferencepools", "InferencePool");
+pub(super) const HTTP_ROUTES: Resource =
+    namespaced("gateway.networking.k8s.io", "v1", "httproutes", "HTTPRoute");
 pub(super) const RESOURCE_CLAIM_TEMPLATES: Resource =
     namespaced("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate");
 pub(super) const DEVICE_CLASSES: Resource = Resource {

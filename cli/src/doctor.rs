@@ -11,6 +11,7 @@ mod facts;
 mod json;
 mod text;
 mod variant_state;
+mod wait_limits;
 
 use std::process::ExitCode;
 

@@ -34,6 +34,8 @@ pub struct PickerPodReport {
     pub advice: Option<String>,
     /// The last page is that of an endpoint picker.
     pub is_picker: bool,
+    /// The picker is llm-d router from 0.9 on.
+    pub router: bool,
     /// Metrics on the last page that wva reads, without their prefix.
     pub families: Vec<String>,
     /// `On`, `Off`, or `NotYetShown` by pickers from before llm-d router 0.9 without a request.

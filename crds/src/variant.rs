@@ -111,6 +111,11 @@ pub struct VariantAutoscalingStatus {
     /// Learned curves of the throughput analyzer, with which a new leader starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learned: Option<LearnedCurves>,
+    /// Cold start: seconds from the creation of a replica to its readiness, the median when last measured. Requests that
+    /// wake a model wait at least this long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub cold_start_seconds: Option<i32>,
     /// State for a new leader. Internal to the controller; see the conditions instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller_state: Option<ControllerState>,

@@ -195,12 +195,23 @@ async fn cheapest_variant_is_woken_and_held(cluster: &Cluster) -> anyhow::Result
         Ok(())
     })
     .await?;
-    wait_until_picker_is_idle(&picker).await?;
+    // A request waited for less than the start of the replica.
+    picker.refuse(&cheap.model, 1);
+    eventually("the event of the failed request", DEADLINE, async || {
+        let events = cluster.events(&ns, "RequestsFailedDuringWake").await?;
+        let [event] = &events[..] else { anyhow::bail!("{events:?}") };
+        ensure!(event["type"] == "Warning" && event["involvedObject"]["name"] == "cheap", "{event}");
+        Ok(())
+    })
+    .await?;
+    let va = cluster.variant(&ns, "cheap").await?;
+    ensure!(va["status"]["coldStartSeconds"].is_u64(), "no cold start in {}", va["status"]);
     let fleet = Fleet::start(&cluster.testbed, FleetConfig { rate: 1.0, ..fleet_config(&ns) })?;
     fleet.wait_ready(1, DEADLINE).await?;
     let measured =
         |va: &Value| has_condition(va, "MetricsAvailable", ("True", "MetricsFound")) && target(va) == Some(1);
-    cluster.wait_for(&ns, "cheap", "be measured", measured).await.map(drop)
+    cluster.wait_for(&ns, "cheap", "be measured", measured).await?;
+    wait_until_picker_is_idle(&picker).await
 }
 
 /// A status with target 1 was stored before `/scale` was written, which happened once.

@@ -63,6 +63,7 @@ static CHAIN: &[Check] = &[
     Check { name: "scrape", ends_chain: false, run: checks::scrape::check },
     Check { name: "series", ends_chain: false, run: checks::series::check },
     Check { name: "picker", ends_chain: false, run: checks::picker::check },
+    Check { name: "wake", ends_chain: false, run: checks::wake::check },
     Check { name: "decision", ends_chain: false, run: checks::decision::check },
     Check { name: "signal", ends_chain: false, run: checks::signal::check },
     Check { name: "autoscaler", ends_chain: false, run: checks::autoscaler::check },

@@ -16,4 +16,5 @@ pub(super) mod selector;
 pub(super) mod series;
 pub(super) mod signal;
 pub(super) mod variant;
+pub(super) mod wake;
 pub(super) mod workload;

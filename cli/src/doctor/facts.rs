@@ -17,6 +17,7 @@ use wva_scaling::{Decision, Outcome, decide};
 
 use super::annotation_facts::AnnotationFacts;
 use super::controllers::{Controller, list_controllers};
+use super::wait_limits::WaitLimits;
 use crate::cluster::{
     AUTOSCALERS, ApiError, Cluster, DEVICE_CLASSES, NAMESPACES, ObjectId, POD_MONITORS, PODS,
     RESOURCE_CLAIM_TEMPLATES, Resource, SCALED_OBJECTS, SERVICE_MONITORS, SERVICES, condition, id, items,
@@ -76,6 +77,7 @@ pub(super) struct Facts {
     pub(super) leaders: Leaders,
     /// What the leaders last read of endpoint pickers.
     pub(super) pickers: Vec<PickerReport>,
+    pub(super) wait_limits: WaitLimits,
     pub(super) claim_templates: ClaimTemplates,
     /// Decisions of the leaders' last cycle.
     pub(super) decisions: BTreeMap<ObjectId, Decision>,
@@ -105,13 +107,15 @@ impl Facts {
         let scaled_objects = list_or_note(cluster, &SCALED_OBJECTS, &mut unreadable).await;
         let (leaders, pickers) = Leaders::fetch_with_pickers(arguments).await;
         let outcomes = recompute(&leaders);
+        let pods = list_or_note(cluster, &PODS, &mut unreadable).await;
+        let wait_limits = WaitLimits::read(cluster, (&pickers, &pods), &mut unreadable).await;
         // Monitors may be in any namespace.
         let everywhere = Cluster { namespace: None, ..cluster.clone() };
         Ok(Self {
             now: Timestamp::now(),
             variants,
             workloads: Workloads::read(cluster).await,
-            pods: list_or_note(cluster, &PODS, &mut unreadable).await,
+            pods,
             services: list_or_note(cluster, &SERVICES, &mut unreadable).await,
             service_monitors: list_or_note(&everywhere, &SERVICE_MONITORS, &mut unreadable).await,
             pod_monitors: list_or_note(&everywhere, &POD_MONITORS, &mut unreadable).await,
@@ -128,6 +132,7 @@ impl Facts {
             controllers: list_controllers(cluster, arguments, &mut unreadable).await,
             decisions: index_decisions(&outcomes),
             pickers,
+            wait_limits,
             leaders,
             claim_templates: ClaimTemplates::new(
                 &list_or_note(cluster, &RESOURCE_CLAIM_TEMPLATES, &mut unreadable).await,
@@ -153,7 +158,7 @@ impl Facts {
 }
 
 /// Lists a kind. On failure notes the reason and returns nothing; a kind that is not installed is not a failure.
-async fn list_or_note(
+pub(super) async fn list_or_note(
     cluster: &Cluster,
     resource: &Resource,
     unreadable: &mut Vec<UnreadableKind>,

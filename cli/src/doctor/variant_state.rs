@@ -7,6 +7,7 @@ use k8s_openapi::jiff::SignedDuration;
 use kube::core::{Selector, SelectorExt as _};
 use serde_json::Value;
 use wva_crds::names::MODE_ANNOTATION;
+use wva_crds::picker_report::PickerReport;
 use wva_rules::Target;
 use wva_scaling::{Decision, snapshot};
 
@@ -84,6 +85,15 @@ impl<'a> VariantState<'a> {
 
     pub(super) fn mode(&self) -> &'a str {
         entry(self.object, "/metadata/annotations", MODE_ANNOTATION).unwrap_or("auto")
+    }
+
+    /// Endpoint pickers that are read for its model: none unless requests wake it.
+    pub(super) fn pickers(&self) -> impl Iterator<Item = &'a PickerReport> {
+        let model = text(self.object, "/spec/modelID");
+        let is_own = move |picker: &&PickerReport| {
+            picker.namespace == self.namespace && picker.models.iter().any(|m| m == model)
+        };
+        self.facts.pickers.iter().filter(is_own)
     }
 
     /// The target is decided, but not published.

@@ -217,7 +217,8 @@ impl<'a> CycleInputs<'a> {
         variant.obstacles = self.scaled_by.obstacles(key, current, &remembered.follow, self.at);
         variant.speed_estimate = m.status.learned;
         variant.role = workloads::role_of_labels(&workload.pod_labels);
-        variant.cold_start = self.cold_starts.get(key).copied().map(truncate_to_millis);
+        let cold_start = remembered.cold_start.update(self.cold_starts.get(key).copied());
+        variant.cold_start = cold_start.map(truncate_to_millis);
         variant.group = workload.group;
         let none_unready = UnreadyPods::default();
         let unready = self.unready.get(key).unwrap_or(&none_unready);

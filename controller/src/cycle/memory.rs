@@ -1,5 +1,7 @@
 //! State of each variant between cycles. It starts from the object's status, so a restart changes no target.
 
+mod cold_start;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,6 +12,7 @@ use wva_runtime::age;
 use wva_scaling::snapshot::{Mode, Pending, PendingState, ReturnedReplicas};
 use wva_scaling::{Decision, Reason, Step, VariantKey, VariantState};
 
+pub(crate) use self::cold_start::ColdStart;
 use crate::cycle::conditions::NeedState;
 use crate::cycle::evidence::Evidence;
 use crate::cycle::follow::FollowState;
@@ -42,6 +45,8 @@ pub(crate) struct VariantMemory {
     current: Option<LastReplicas>,
     /// When it was scaled up from 0, until a replica reports.
     woken: Option<Instant>,
+    failed_wake: bool,
+    pub(crate) cold_start: ColdStart,
     /// What it gave back last, and when.
     returned: Option<(ReturnedReplicas, Instant)>,
     /// State that the status reported first.
@@ -105,8 +110,16 @@ impl Memory {
 
 impl VariantMemory {
     fn from_status(managed: &ManagedVariant, now: Instant, wall: Timestamp) -> Self {
-        let VariantStatus { alloc, unanalyzed, target_seen, current, reported, signal_problem, .. } =
-            &managed.status;
+        let VariantStatus {
+            alloc,
+            unanalyzed,
+            target_seen,
+            current,
+            reported,
+            signal_problem,
+            cold_start,
+            ..
+        } = &managed.status;
         let recent = alloc
             .as_ref()
             .filter(|a| a.last_run_time.as_ref().is_some_and(|t| age(t.0, wall) < MAX_TARGET_AGE));
@@ -126,6 +139,7 @@ impl VariantMemory {
             uid: managed.uid.clone(),
             desired: target.map(|desired| (state(desired), now)),
             woken: wake_from_status(managed, now, wall),
+            cold_start: ColdStart::from_status(*cold_start),
             target_seen: *target_seen,
             // The problem lasts until the replicas or the target change, across leaders.
             not_carried_out: reported_target
@@ -203,6 +217,13 @@ impl VariantMemory {
     #[must_use]
     pub(crate) fn woken_ago(&self, now: Instant) -> Option<GoDuration> {
         self.woken.map(|at| truncate_to_millis(now.saturating_duration_since(at)))
+    }
+
+    /// Whether requests failed since the variant was scaled up from 0, until a replica reports. `failed_at`: the last
+    /// failure after a time.
+    pub(crate) fn track_failed_wake(&mut self, failed_at: impl FnOnce(Instant) -> Option<Instant>) -> bool {
+        self.failed_wake = self.woken.is_some_and(|since| self.failed_wake || failed_at(since).is_some());
+        self.failed_wake
     }
 
     /// A bound alone does not count. The time runs on while the step is carried out, and restarts if it is decided

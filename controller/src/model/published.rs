@@ -76,6 +76,10 @@ pub struct PublishedVariant {
     pub inherited: ReportedState,
     /// Step times learned by the throughput analyzer, for the status.
     pub learned: Option<LearnedCurves>,
+    /// Seconds that its replicas take to start, as last measured, for the status.
+    pub cold_start: Option<u32>,
+    /// Requests failed at an endpoint picker that holds them, while the variant was woken.
+    pub failed_during_wake: bool,
     /// Counters of its endpoint pickers, for the status, while the model has no replicas.
     pub refused: Vec<RefusedCount>,
 }

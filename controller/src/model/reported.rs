@@ -23,16 +23,18 @@ pub(crate) enum Problem {
     Stuck,
     NotCarriedOut,
     NotWakeable,
+    RequestsFailedDuringWake,
     WaitingForQuota,
 }
 
 impl Problem {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::TargetNotFound,
         Self::SafetyNetActivated,
         Self::Stuck,
         Self::NotCarriedOut,
         Self::NotWakeable,
+        Self::RequestsFailedDuringWake,
         Self::WaitingForQuota,
     ];
 
@@ -44,6 +46,7 @@ impl Problem {
             Self::Stuck => "Stuck",
             Self::NotCarriedOut => "NotCarriedOut",
             Self::NotWakeable => "NotWakeable",
+            Self::RequestsFailedDuringWake => "RequestsFailedDuringWake",
             Self::WaitingForQuota => "WaitingForQuota",
         }
     }
@@ -71,6 +74,7 @@ impl ReportedState {
             (Problem::Stuck, has(|d| d.stuck)),
             (Problem::NotCarriedOut, has(|d| d.not_carried_out.is_some())),
             (Problem::NotWakeable, has(|d| d.wake_obstacle.is_some())),
+            (Problem::RequestsFailedDuringWake, variant.failed_during_wake),
             (Problem::WaitingForQuota, has(|d| d.waiting_for_quota.is_some())),
         ];
         Self {

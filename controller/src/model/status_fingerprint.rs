@@ -64,6 +64,7 @@ fn digest(status: &VariantAutoscalingStatus) -> u64 {
     status.actuation.as_ref().map(|a| a.applied).hash(&mut hasher);
     let learned = status.learned.as_ref();
     learned.map(|l| ([l.a, l.b, l.c].map(f64::to_bits), l.samples)).hash(&mut hasher);
+    status.cold_start_seconds.hash(&mut hasher);
     status.controller_state.hash(&mut hasher);
     let conditions = status.conditions.iter();
     let without_times: Vec<_> =
@@ -87,6 +88,7 @@ mod tests {
             "desiredOptimizedAlloc": {"numReplicas": 3, "accelerator": "H100", "lastRunTime": "2026-01-01T00:09:00Z"},
             "currentReplicas": 2,
             "actuation": {"applied": true},
+            "coldStartSeconds": 95,
             "conditions": [condition("Ready", "True", 1), condition("OptimizationReady", "False", 2),
                 condition("MetricsAvailable", "Unknown", 3)],
         })
@@ -113,6 +115,7 @@ mod tests {
             ("/conditions/0/observedGeneration", json!(2), true),
             ("/conditions/0/lastTransitionTime", json!("2026-01-01T01:00:00Z"), false),
             ("/conditions", json!([]), true),
+            ("/coldStartSeconds", json!(96), true),
         ];
         assert!(fingerprint.matches(&read(&status())));
         for (path, to, differs) in rows {

@@ -71,6 +71,7 @@ pub(crate) fn desired_status(
         current_replicas: variant.current.map(count),
         actuation: variant.decision.as_ref().map(|_| Actuation { applied: variant.signal().is_some() }),
         learned: variant.learned.clone(),
+        cold_start_seconds: variant.cold_start.map(count),
         controller_state: Some(controller_state(variant)),
         conditions: variant.conditions.with_times(before, variant.generation, now),
     };
@@ -93,6 +94,7 @@ pub(crate) fn merge_patch(status: &VariantAutoscalingStatus) -> Value {
         "currentReplicas": status.current_replicas,
         "actuation": status.actuation,
         "learned": status.learned,
+        "coldStartSeconds": status.cold_start_seconds,
         "controllerState": status.controller_state,
         "conditions": status.conditions,
     }})

@@ -277,7 +277,8 @@ impl Bench<'_> {
     ) -> anyhow::Result<()> {
         self.note(&format!("{what}: {rate:.2} req/s"))?;
         // What arrives between two scrapes is spread over the time between them, so nothing may arrive at the edges.
-        tokio::time::sleep(2 * SCRAPES).await;
+        // The first step may begin before the load, and must not have requests of the load before.
+        tokio::time::sleep(STEP + 2 * SCRAPES).await;
         let from = Instant::now();
         client.poisson(rate, LASTS, cancelled).await?;
         // The last step has ended, and its scrapes are read.

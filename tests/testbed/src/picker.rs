@@ -22,7 +22,6 @@ use crate::testbed::Testbed;
 
 /// CRDs of InferencePools of both API groups.
 pub const CRDS: &str = include_str!("../../fixtures/stand-ins/inferencepools.yaml");
-/// Label of a picker's pods.
 /// Label of the pods of a picker.
 pub const PICKER_LABEL: &str = "testbed.wva.llmd.ai/picker";
 

@@ -10,10 +10,7 @@ use crate::output::first_names;
 /// Nothing for models whose requests need no picker.
 pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     let model = text(variant.object, "/spec/modelID");
-    let pickers = variant.facts.pickers.iter();
-    let own = pickers
-        .filter(|picker| picker.namespace == variant.namespace && picker.models.iter().any(|m| m == model));
-    own.flat_map(|picker| findings(picker, model)).collect()
+    variant.pickers().flat_map(|picker| findings(picker, model)).collect()
 }
 
 fn findings(picker: &PickerReport, model: &str) -> Vec<Finding> {

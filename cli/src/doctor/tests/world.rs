@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use wva_crds::picker_report::PickerReport;
 use wva_crds::settings::map::MapText;
 use wva_scaling::Snapshot;
 
@@ -12,6 +13,7 @@ use crate::doctor::controllers::Controller;
 use crate::doctor::facts::{
     ExternalMetric, Facts, PrometheusSeries, UnreadableKind, index_decisions, recompute,
 };
+use crate::doctor::wait_limits::WaitLimits;
 use crate::gpus::ClaimTemplates;
 use crate::leader::{LeaderSnapshot, Leaders};
 use crate::prometheus::Series;
@@ -41,6 +43,8 @@ pub(super) struct World {
     pub(super) signals: Vec<Series>,
     pub(super) has_prometheus: bool,
     pub(super) claim_templates: Vec<Value>,
+    pub(super) pickers: Vec<PickerReport>,
+    pub(super) wait_limits: WaitLimits,
 }
 
 pub(super) fn series(labels: &[(&str, &str)], value: f64) -> Series {
@@ -143,6 +147,8 @@ impl World {
             signals: vec![signal("wva-0", 1.0)],
             has_prometheus: true,
             claim_templates: Vec::new(),
+            pickers: Vec::new(),
+            wait_limits: WaitLimits::default(),
         }
     }
 
@@ -182,7 +188,8 @@ impl World {
             annotations: self.annotations,
             namespaces: self.namespaces,
             controllers: Some(controllers.collect()),
-            pickers: Vec::new(),
+            pickers: self.pickers,
+            wait_limits: self.wait_limits,
             leaders,
             claim_templates: ClaimTemplates::new(&self.claim_templates, []),
             decisions: index_decisions(&outcomes),

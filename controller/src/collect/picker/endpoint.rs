@@ -84,6 +84,7 @@ impl PodAnswer {
             error: error.map(|(text, _)| text.clone()),
             advice: error.map(|(_, advice)| (*advice).to_owned()).filter(|advice| !advice.is_empty()),
             is_picker: page.is_some_and(|page| page.is_picker),
+            router: page.is_some_and(|page| page.is_router),
             families: page.iter().flat_map(|page| &page.families).map(|name| (*name).to_owned()).collect(),
             flow_control: flow_control.unwrap_or_default(),
             names: page.iter().flat_map(|page| &page.names).cloned().collect(),
@@ -119,7 +120,7 @@ type Reply = (Box<str>, Result<PickerPage, PageError>, LastRequest);
 type PodEvents = BoxStream<'static, Result<Event<Pod>, watcher::Error>>;
 
 impl Endpoint {
-    /// Every [`PERIOD`] while a model is at zero, else less often. Never returns.
+    /// Every [`PERIOD`] while a model is at zero or wakes, else less often. Never returns.
     pub(super) async fn run(self) {
         let mut selector: Option<String> = None;
         let mut read_selector = self.read_selector(Duration::ZERO);
@@ -128,7 +129,7 @@ impl Endpoint {
         let mut requests: FuturesUnordered<BoxFuture<'_, Reply>> = FuturesUnordered::new();
         let mut in_flight = BTreeSet::new();
         let mut schedule = Schedule::default();
-        let (mut at_zero, mut is_listed) = (false, false);
+        let (mut is_urgent, mut is_listed) = (false, false);
         let mut faults = FaultLog::default();
         let mut ticks = tokio::time::interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -157,12 +158,12 @@ impl Endpoint {
                 },
                 Some((pod, reply, request)) = requests.next() => {
                     in_flight.remove(&pod);
-                    schedule.record(pod.clone(), answer_kind(&reply), at_zero, Instant::now());
+                    schedule.record(pod.clone(), answer_kind(&reply), is_urgent, Instant::now());
                     self.store(pod, (reply, request), &mut faults);
                 }
                 _ = ticks.tick() => {
-                    let was_at_zero = std::mem::replace(&mut at_zero, !self.query.borrow().models.is_empty());
-                    if at_zero && !was_at_zero {
+                    let was_urgent = std::mem::replace(&mut is_urgent, self.query.borrow().is_urgent());
+                    if is_urgent && !was_urgent {
                         schedule.clear();
                     }
                     self.request_due(&writer.reader(), (&mut in_flight, &mut schedule), &requests);

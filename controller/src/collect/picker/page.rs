@@ -57,6 +57,8 @@ pub(super) struct PickerPage {
     pub(super) flow_control: FlowControlState,
     /// False: a metrics page of another program.
     pub(super) is_picker: bool,
+    /// Of llm-d router.
+    pub(super) is_router: bool,
     pub(super) refused: RefusedCounts,
     /// Models whose requests may be reported under [`OVERFLOW`].
     pub(super) unnamed: BTreeSet<String>,
@@ -134,7 +136,16 @@ impl<'a> QueueReader<'a> {
         let unnamed = unnamed.cloned().collect();
         let families = self.families;
         let names = self.named.iter().chain(&self.names).cloned().collect();
-        PickerPage { waiting, flow_control, is_picker, refused, unnamed, families, names }
+        PickerPage {
+            waiting,
+            flow_control,
+            is_picker,
+            is_router: seen.router,
+            refused,
+            unnamed,
+            families,
+            names,
+        }
     }
 
     /// Without series a count is 0; an invalid one is missing.

@@ -27,6 +27,8 @@ const FIRST_ANSWER: Duration = Duration::from_secs(10);
 pub(crate) struct Queues {
     samples: BTreeMap<ModelKey, QueueSample>,
     refused: BTreeMap<ModelKey, RecentRefusals>,
+    /// When a request of a waking model last failed at a picker that holds requests.
+    failed: BTreeMap<ModelKey, Instant>,
     /// By pod, for the next leader.
     refused_counts: BTreeMap<ModelKey, Vec<RefusedCount>>,
     /// Models without a recent answer from some pod.
@@ -53,6 +55,9 @@ struct QueueSample {
 
 impl Queues {
     pub(super) fn add(&mut self, namespace: &str, query: &PickerQuery, answers: &Answers, now: Instant) {
+        for model in &query.waking {
+            self.add_failed(ModelKey::new(namespace, model), answers, now);
+        }
         for model in &query.models {
             let key = ModelKey::new(namespace, model);
             let samples: Vec<QueueSample> =
@@ -69,6 +74,20 @@ impl Queues {
             let sum = samples.into_iter().chain(self.samples.remove(&key)).reduce(QueueSample::plus);
             self.samples.extend(sum.map(|sample| (key, sample)));
         }
+    }
+
+    fn add_failed(&mut self, key: ModelKey, answers: &Answers, now: Instant) {
+        let holds = |answer: &&PodAnswer| {
+            answer.page.as_ref().is_some_and(|(_, page)| page.flow_control == FlowControlState::On)
+        };
+        let refused = answers.values().filter(holds).filter_map(|a| a.refused.recent(&key.model_id, now));
+        let last = refused.map(|refused| refused.at).chain(self.failed.get(&key).copied()).max();
+        self.failed.extend(last.map(|at| (key, at)));
+    }
+
+    /// When a request of a waking model last failed at a picker that holds requests, if that was recently.
+    pub(crate) fn failed_at(&self, key: &ModelKey) -> Option<Instant> {
+        self.failed.get(key).copied()
     }
 
     /// The last page of a pod counts as long as the pod exists, unless later ones could not be read for a minute. While a

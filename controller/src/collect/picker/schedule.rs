@@ -44,12 +44,12 @@ impl Schedule {
         self.0.retain(|pod, _| exists(pod));
     }
 
-    /// `at_zero`: a model of the picker is at zero.
-    pub(super) fn record(&mut self, pod: Box<str>, answer: AnswerKind, at_zero: bool, now: Instant) {
+    /// `is_urgent`: a model of the picker is at zero or wakes.
+    pub(super) fn record(&mut self, pod: Box<str>, answer: AnswerKind, is_urgent: bool, now: Instant) {
         let next = self.0.entry(pod).or_insert(NextRequest { at: now, useless: 0 });
-        let longest = if at_zero && answer != AnswerKind::Invalid { LONGEST_WAIT } else { LONGEST_PAUSE };
+        let longest = if is_urgent && answer != AnswerKind::Invalid { LONGEST_WAIT } else { LONGEST_PAUSE };
         let wait = match answer {
-            AnswerKind::Useful if at_zero => PERIOD,
+            AnswerKind::Useful if is_urgent => PERIOD,
             AnswerKind::Useful => LONGEST_PAUSE,
             AnswerKind::Useless | AnswerKind::Invalid => {
                 PERIOD.saturating_mul(1 << next.useless.min(6)).min(longest)
@@ -66,10 +66,10 @@ mod tests {
 
     #[test]
     fn backs_off_from_useless_pods() {
-        let waits = |answer: AnswerKind, at_zero: bool| {
+        let waits = |answer: AnswerKind, is_urgent: bool| {
             let (mut schedule, now) = (Schedule::default(), Instant::now());
             let mut wait = || {
-                schedule.record("p".into(), answer, at_zero, now);
+                schedule.record("p".into(), answer, is_urgent, now);
                 schedule.0["p"].at.duration_since(now).as_millis()
             };
             [wait(), wait(), wait(), wait(), wait(), wait(), wait(), wait()]

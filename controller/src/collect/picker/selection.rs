@@ -23,6 +23,8 @@ pub(super) struct PickerQuery {
     pub(super) models: BTreeSet<String>,
     /// Models that may scale to zero, for which flow control is checked.
     pub(super) candidates: BTreeSet<String>,
+    /// The candidates that were woken and whose first replica starts: their failed requests are counted.
+    pub(super) waking: BTreeSet<String>,
     /// The only model of the picker's pools. `None`: several, or other workloads.
     pub(super) sole_model: Option<String>,
     /// Refused requests of a model at zero as the last leader read them.
@@ -34,6 +36,11 @@ pub(super) struct PickerQuery {
 impl PickerQuery {
     pub(super) fn all(&self) -> impl Iterator<Item = &String> {
         self.models.union(&self.candidates)
+    }
+
+    /// The picker is read every [`super::PERIOD`].
+    pub(super) fn is_urgent(&self) -> bool {
+        !self.models.is_empty() || !self.waking.is_empty()
     }
 }
 
@@ -47,10 +54,10 @@ pub(super) fn remove_excess(queries: &mut PickerQueries) -> BTreeSet<PickerKey> 
     let mut order: Vec<_> = queries
         .iter()
         .map(|(key, query)| {
-            let has_candidates_only = query.models.is_empty();
-            let rank = in_namespace.entry((&key.namespace, has_candidates_only)).or_default();
+            let can_wait = !query.is_urgent();
+            let rank = in_namespace.entry((&key.namespace, can_wait)).or_default();
             *rank += 1;
-            (has_candidates_only, *rank, key.clone())
+            (can_wait, *rank, key.clone())
         })
         .collect();
     order.sort();
@@ -73,6 +80,8 @@ pub(super) fn remove_excess(queries: &mut PickerQueries) -> BTreeSet<PickerKey> 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServingState {
     Serving,
+    /// It was woken, and its first replica starts.
+    Waking,
     Stuck,
     /// It is at zero replicas or on its way to zero.
     ToZero,
@@ -84,6 +93,7 @@ impl ServingState {
             Some(d) if d.mode == Mode::Auto && d.current > 0 && d.target() == 0 => Self::ToZero,
             // Its replicas do not come soon, so another variant may have to wake.
             Some(d) if d.stuck || d.waiting_for_quota.is_some() => Self::Stuck,
+            Some(d) if d.is_woken() && d.reporting == 0 => Self::Waking,
             _ => Self::Serving,
         }
     }
@@ -169,9 +179,12 @@ pub(super) fn select_pickers(
         let role = workloads::role(routes.watches, &spec.workload);
         let state = if current == 0 { ServingState::ToZero } else { state(&m.key) };
         let model = ModelKey::new(&m.key.namespace, &spec.model_id);
-        if may_scale_to_zero(&m.key) {
+        let is_waking = state == ServingState::Waking;
+        if is_waking || may_scale_to_zero(&m.key) {
             for key in routes.pickers(&spec.workload, &spec.model_id) {
-                queries.entry(key).or_default().candidates.insert(spec.model_id.clone());
+                let query = queries.entry(key).or_default();
+                query.candidates.insert(spec.model_id.clone());
+                query.waking.extend(is_waking.then(|| spec.model_id.clone()));
             }
         }
         if !m.status.refused.is_empty() {
@@ -213,7 +226,8 @@ pub(super) fn set_sole_models(queries: &mut PickerQueries, routes: &Routes<'_>, 
 fn unserved<'w>(variants: &[ModelVariant<'w>]) -> impl Iterator<Item = &'w WorkloadKey> {
     let ignores_roles = variants.iter().any(|(role, _, _)| role.is_none());
     let role_of = move |role: Option<Role>| role.filter(|_| !ignores_roles);
-    let serving = variants.iter().filter(|(_, state, _)| *state == ServingState::Serving);
+    let is_serving = |state| matches!(state, ServingState::Serving | ServingState::Waking);
+    let serving = variants.iter().filter(|(_, state, _)| is_serving(*state));
     let served: BTreeSet<Option<Role>> = serving.map(|(role, _, _)| role_of(*role)).collect();
     let to_zero = variants.iter().filter(|(_, state, _)| *state == ServingState::ToZero);
     to_zero.filter(move |(role, _, _)| !served.contains(&role_of(*role))).map(|(_, _, workload)| *workload)

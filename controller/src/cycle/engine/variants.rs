@@ -79,11 +79,18 @@ impl Engine {
         let availability =
             m.spec().ok().and_then(|d| workloads::kind_availability(&self.sources.watches, &d.workload.kind));
         let query_error = state.sampling.samples.load_error(&m.key.namespace);
+        let failed_at = |since| {
+            let model = ModelKey::for_decision(decision.as_ref()?);
+            self.sources.pickers.queues().borrow().failed_at(&model).filter(|at| *at > since)
+        };
+        let failed_during_wake = remembered.track_failed_wake(failed_at);
+        let cold_start = remembered.cold_start.shown();
         let inherited = remembered.inherited();
         let inputs =
             ConditionInputs { query_error, had_target, existed, availability, inherited, effect: &effect };
         let mut variant = publish_variant(m, decision, assembled, &inputs);
         variant.learned = state.deciding.learned.shown_curves(&m.key);
+        (variant.cold_start, variant.failed_during_wake) = (cold_start, failed_during_wake);
         if let Some(decision) = &variant.decision {
             if decision.model_at_zero {
                 let queues = self.sources.pickers.queues().borrow().clone();
@@ -143,6 +150,8 @@ fn publish_variant(
         last_target: None,
         inherited: inherited.clone(),
         learned: None,
+        cold_start: None,
+        failed_during_wake: false,
         refused: Vec::new(),
     }
 }

@@ -229,6 +229,21 @@ fn a_wake_is_remembered_until_a_replica_reports() {
 }
 
 #[test]
+fn a_wake_in_which_requests_failed_stays_one_until_a_replica_reports() {
+    const HOLD: Duration = Duration::from_mins(10);
+    let t0 = Instant::now();
+    let mut r = VariantMemory::default();
+    let failed = |at: Instant| move |since: Instant| Some(at).filter(|at| *at > since);
+    assert!(!r.track_failed_wake(failed(t0)), "nothing was woken");
+    r.track_wake(&decision(0, 1, 0), HOLD, t0);
+    assert!(!r.track_failed_wake(failed(t0)), "the request that woke it failed");
+    assert!(r.track_failed_wake(failed(t0 + MINUTE)));
+    assert!(r.track_failed_wake(|_| None), "the failure is no longer recent");
+    r.track_wake(&decision(1, 1, 1), HOLD, t0 + 2 * MINUTE);
+    assert!(!r.track_failed_wake(failed(t0 + 3 * MINUTE)), "a replica reports");
+}
+
+#[test]
 fn another_leader_continues_a_wake() {
     let now = Instant::now() + Duration::from_hours(1);
     let wall: Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();

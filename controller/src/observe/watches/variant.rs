@@ -75,6 +75,8 @@ pub(crate) struct VariantStatus {
     pub(crate) signal_problem: Option<SignalCondition>,
     /// Learned by an earlier leader.
     pub(crate) learned: Option<SpeedEstimate>,
+    /// Seconds, measured by an earlier leader.
+    pub(crate) cold_start: Option<u32>,
     /// Read by an earlier leader.
     pub(crate) refused: Vec<RefusedCount>,
     /// Compared at the next status write.
@@ -156,6 +158,7 @@ impl VariantStatus {
             signal_problem: signal_condition(status),
             fingerprint: StatusFingerprint::from_status(status),
             learned: status.learned.as_ref().and_then(learned_times),
+            cold_start: status.cold_start_seconds.and_then(|seconds| u32::try_from(seconds).ok()),
             refused: state.refused,
             alloc,
         }
@@ -206,6 +209,7 @@ fn status(object: &DynamicObject) -> VariantAutoscalingStatus {
         current_replicas: serde_json::from_value(field("currentReplicas")).ok(),
         actuation: serde_json::from_value(field("actuation")).ok(),
         learned: serde_json::from_value(field("learned")).ok(),
+        cold_start_seconds: serde_json::from_value(field("coldStartSeconds")).ok(),
         controller_state: serde_json::from_value(field("controllerState")).unwrap_or_default(),
         conditions: serde_json::from_value(field("conditions")).unwrap_or_default(),
     }

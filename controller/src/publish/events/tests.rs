@@ -98,6 +98,20 @@ fn each_trouble_has_an_event_when_it_begins_and_ends() {
 }
 
 #[test]
+fn requests_that_fail_during_a_wake_are_reported_with_the_cold_start() {
+    let failed = |cold_start| PublishedVariant { failed_during_wake: true, cold_start, ..steady() };
+    assert_eq!(reasons(Some(&steady()), &failed(Some(95))), ["!RequestsFailedDuringWake"]);
+    assert_eq!(reasons(Some(&failed(None)), &failed(Some(95))), Vec::<String>::new());
+    let note = |cold_start| transitions(&ReportedState::default(), &failed(cold_start)).remove(0).note;
+    assert!(
+        note(Some(95)).contains("less than a cold start, 95 s when last measured. Raise"),
+        "{}",
+        note(Some(95))
+    );
+    assert!(note(None).contains("less than a cold start. Raise"), "{}", note(None));
+}
+
+#[test]
 fn nothing_ends_for_a_variant_without_a_decision() {
     assert_eq!(reasons(Some(&at_maximum()), &without_target()), ["!TargetNotFound"]);
 }

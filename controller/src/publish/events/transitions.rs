@@ -52,8 +52,19 @@ fn problem_event(problem: Problem, after: &PublishedVariant) -> Option<PendingEv
                 .map(|desired| not_carried_out_message(d, desired, &v.conditions.signal_followed))
         })?,
         Problem::NotWakeable => of(|d, _| d.not_wakeable())?,
+        Problem::RequestsFailedDuringWake => failed_during_wake_note(after.cold_start),
     };
     Some(warn(problem.reason(), note))
+}
+
+/// `cold_start` in seconds.
+fn failed_during_wake_note(cold_start: Option<u32>) -> String {
+    let measured = cold_start.map(|seconds| format!(", {seconds} s when last measured")).unwrap_or_default();
+    format!(
+        "Requests failed at the endpoint picker while the model woke: they may wait less than a cold start{measured}. \
+         Raise flowControl.defaultRequestTTL or noEndpointRequestTTL of the picker, and timeouts of HTTPRoutes and \
+         clients, above it: wva doctor shows them"
+    )
 }
 
 /// While the need is unmet for one reason, a limit that comes and goes with the load is reported once.

@@ -175,6 +175,33 @@ fn refused_requests_of_all_pods_count_until_they_expire() {
 }
 
 #[test]
+fn requests_of_a_waking_model_fail_only_at_a_picker_that_holds_them() {
+    let now = Instant::now();
+    let failed_at = |flow_control, waking: &str| {
+        let mut pods = answers(now, &[("a", 0.0)]);
+        let answer = pods.get_mut("a").unwrap();
+        answer.page.as_mut().unwrap().1.flow_control = flow_control;
+        let counts = RefusedCounts { by_model: [("m".to_owned(), 2.0)].into(), ..RefusedCounts::default() };
+        answer.refused.add(counts, |_, _| Some(1.0), now);
+        let mut queues = Queues::default();
+        queues.add(
+            "ns",
+            &PickerQuery { waking: [waking.to_owned()].into(), ..PickerQuery::default() },
+            &pods,
+            now,
+        );
+        queues.failed_at(&key("ns", "m"))
+    };
+    assert_eq!(failed_at(FlowControlState::On, "m"), Some(now));
+    assert_eq!(failed_at(FlowControlState::On, "other"), None);
+    assert_eq!(
+        failed_at(FlowControlState::Off, "m"),
+        None,
+        "such a picker fails every request until a replica is ready"
+    );
+}
+
+#[test]
 fn refused_requests_are_enough_if_all_pods_count_them() {
     let (now, key) = (Instant::now(), PickerKey::service("ns", "epp"));
     let obstacle = |pages: &[PickerPage], may_fail| {

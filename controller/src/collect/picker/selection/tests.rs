@@ -71,6 +71,22 @@ fn selects_pickers_of_models_that_may_scale_to_zero() {
 }
 
 #[test]
+fn a_picker_of_a_waking_model_is_read_often() {
+    let pools = pools(&[("p", "a", "epp-a"), ("q", "b", "epp-b")]);
+    let watches = cluster(&[("a", "m", 1), ("b", "n", 1)]).watches();
+    let managed = variants::managed_variants(&watches, &Ownership::default());
+    let state = |key: &VariantKey| {
+        if key.name == "a" { ServingState::Waking } else { ServingState::Serving }
+    };
+    let found = select_pickers(&routes(&watches, &pools), &managed, state, |_| true);
+    let urgent = |picker: &str| {
+        let query = &found[&PickerKey::service("ns", picker)];
+        (query.is_urgent(), query.waking.len(), query.candidates.len(), query.models.len())
+    };
+    assert_eq!((urgent("epp-a"), urgent("epp-b")), ((true, 1, 1, 0), (false, 0, 1, 0)));
+}
+
+#[test]
 fn finds_the_sole_model_of_a_picker() {
     let pools = pools(&[("p", "a", "epp"), ("q", "b", "epp"), ("r", "c", "other")]);
     let sole = |variants: &[(&str, &str, u32)], unmanaged: Option<&str>| {
