@@ -10,6 +10,7 @@ mod controllers;
 mod facts;
 mod json;
 mod text;
+mod unreadable;
 mod variant_state;
 mod wait_limits;
 

@@ -195,23 +195,33 @@ async fn cheapest_variant_is_woken_and_held(cluster: &Cluster) -> anyhow::Result
         Ok(())
     })
     .await?;
-    // A request waited for less than the start of the replica.
-    picker.refuse(&cheap.model, 1);
-    eventually("the event of the failed request", DEADLINE, async || {
-        let events = cluster.events(&ns, "RequestsFailedDuringWake").await?;
-        let [event] = &events[..] else { anyhow::bail!("{events:?}") };
-        ensure!(event["type"] == "Warning" && event["involvedObject"]["name"] == "cheap", "{event}");
-        Ok(())
-    })
-    .await?;
-    let va = cluster.variant(&ns, "cheap").await?;
-    ensure!(va["status"]["coldStartSeconds"].is_u64(), "no cold start in {}", va["status"]);
+    a_failed_request_is_told(cluster, &cheap, &picker).await?;
     let fleet = Fleet::start(&cluster.testbed, FleetConfig { rate: 1.0, ..fleet_config(&ns) })?;
     fleet.wait_ready(1, DEADLINE).await?;
     let measured =
         |va: &Value| has_condition(va, "MetricsAvailable", ("True", "MetricsFound")) && target(va) == Some(1);
     cluster.wait_for(&ns, "cheap", "be measured", measured).await?;
     wait_until_picker_is_idle(&picker).await
+}
+
+/// A request waits for less than the start of the cheap variant's replica: an event, and the cold start in the status.
+async fn a_failed_request_is_told(
+    cluster: &Cluster,
+    cheap: &VariantFixture,
+    picker: &FakePicker,
+) -> anyhow::Result<()> {
+    let ns = &cheap.namespace;
+    picker.refuse(&cheap.model, 1);
+    eventually("the event of the failed request", DEADLINE, async || {
+        let events = cluster.events(ns, "RequestsFailedDuringWake").await?;
+        let [event] = &events[..] else { anyhow::bail!("{events:?}") };
+        ensure!(event["type"] == "Warning" && event["involvedObject"]["name"] == "cheap", "{event}");
+        Ok(())
+    })
+    .await?;
+    let va = cluster.variant(ns, "cheap").await?;
+    ensure!(va["status"]["coldStartSeconds"].is_u64(), "no cold start in {}", va["status"]);
+    Ok(())
 }
 
 /// A status with target 1 was stored before `/scale` was written, which happened once.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use wva_rules::is_annotated;
 
-use super::facts::UnreadableKind;
+use super::unreadable::UnreadableKind;
 use crate::cluster::{Cluster, VARIANTS, items, text};
 
 /// Reason of the controller's events about annotations.

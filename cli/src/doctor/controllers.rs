@@ -8,7 +8,7 @@ use wva_crds::settings::Setting;
 use wva_crds::settings::map::MapText;
 
 use crate::cluster::{ApiError, Cluster, DEPLOYMENTS, ObjectId, entry, id, items, text};
-use crate::doctor::facts::UnreadableKind;
+use crate::doctor::unreadable::UnreadableKind;
 use crate::workloads::{env_value, ready_replicas, spec_replicas};
 
 /// End of the image repository of llm-d WVA.

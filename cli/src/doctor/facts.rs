@@ -17,11 +17,11 @@ use wva_scaling::{Decision, Outcome, decide};
 
 use super::annotation_facts::AnnotationFacts;
 use super::controllers::{Controller, list_controllers};
+use super::unreadable::{UnreadableKind, list_or_note};
 use super::wait_limits::WaitLimits;
 use crate::cluster::{
     AUTOSCALERS, ApiError, Cluster, DEVICE_CLASSES, NAMESPACES, ObjectId, POD_MONITORS, PODS,
-    RESOURCE_CLAIM_TEMPLATES, Resource, SCALED_OBJECTS, SERVICE_MONITORS, SERVICES, condition, id, items,
-    text,
+    RESOURCE_CLAIM_TEMPLATES, SCALED_OBJECTS, SERVICE_MONITORS, SERVICES, condition, id, items, text,
 };
 use crate::gpus::ClaimTemplates;
 use crate::leader::Leaders;
@@ -54,11 +54,6 @@ pub(super) struct PrometheusSeries {
     /// Series of engines that are scraped more than once.
     pub(super) duplicates: Vec<Series>,
     pub(super) signals: Vec<Series>,
-}
-
-pub(super) struct UnreadableKind {
-    pub(super) plural: &'static str,
-    pub(super) reason: String,
 }
 
 pub(super) struct Facts {
@@ -158,21 +153,6 @@ impl Facts {
 }
 
 /// Lists a kind. On failure notes the reason and returns nothing; a kind that is not installed is not a failure.
-pub(super) async fn list_or_note(
-    cluster: &Cluster,
-    resource: &Resource,
-    unreadable: &mut Vec<UnreadableKind>,
-) -> Vec<Value> {
-    match cluster.list(resource).await {
-        Ok(objects) => objects,
-        Err(error) if error.is_kind_missing() => Vec::new(),
-        Err(error) => {
-            unreadable.push(UnreadableKind { plural: resource.plural, reason: error.to_string() });
-            Vec::new()
-        }
-    }
-}
-
 async fn get_api_service(cluster: &Cluster, unreadable: &mut Vec<UnreadableKind>) -> Option<Value> {
     match cluster.get(API_SERVICE).await {
         Ok(service) => Some(service),

@@ -1,4 +1,4 @@
-//! How long requests may wait while a model wakes: at endpoint pickers, and by the rules of HTTPRoutes.
+//! How long requests may wait while a model wakes: at endpoint pickers, and by the rules of `HTTPRoute`s.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,12 +7,12 @@ use wva_crds::GoDuration;
 use wva_crds::entries::EndpointPicker;
 use wva_crds::picker_report::PickerReport;
 
-use super::facts::{UnreadableKind, list_or_note};
+use super::unreadable::{UnreadableKind, list_or_note};
 use crate::cluster::{
     ApiError, Cluster, HTTP_ROUTES, INFERENCE_POOLS, OLDER_INFERENCE_POOLS, ObjectId, entry, id, items, text,
 };
 
-/// Fields of an EndpointPickerConfig. The first one counts while the pool has no endpoints.
+/// Fields of an `EndpointPickerConfig`. The first one counts while the pool has no endpoints.
 const FIELDS: [&str; 2] = ["noEndpointRequestTTL", "defaultRequestTTL"];
 /// Flags of a picker with its configuration, and with the path of its file.
 const CONFIG_TEXT: &str = "config-text";
@@ -42,7 +42,7 @@ pub(super) enum ConfiguredWait {
     Set(&'static str, GoDuration),
 }
 
-/// Least time limit of an HTTPRoute to a picker's pool.
+/// Least time limit of an `HTTPRoute` to a picker's pool.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RouteLimit {
     pub(super) route: ObjectId,
@@ -157,7 +157,7 @@ fn flag<'c>(container: &'c Value, name: &str) -> Option<&'c str> {
     None
 }
 
-/// Of an EndpointPickerConfig, in YAML or JSON.
+/// Of an `EndpointPickerConfig`, in YAML or JSON.
 fn configured_wait(config: &str) -> Result<ConfiguredWait, String> {
     let config: Value = serde_saphyr::from_str(config).map_err(|error| error.to_string())?;
     let set = |field: &&str| config.pointer(&format!("/flowControl/{field}")).is_some_and(|v| !v.is_null());
@@ -194,7 +194,7 @@ fn route_limits(route: &Value, pools: &[Value]) -> Vec<RouteLimit> {
     limits
 }
 
-/// Zero is no limit.
+/// Zero: without limit.
 fn least_timeout(rule: &Value) -> Option<(&'static str, GoDuration)> {
     [("timeouts.request", "/timeouts/request"), ("timeouts.backendRequest", "/timeouts/backendRequest")]
         .into_iter()
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_timeout_of_a_rule_counts_for_the_picker_of_its_pool() {
+    fn the_least_timeout_counts_for_the_picker_of_its_pool() {
         let pools = [
             json!({"metadata": {"name": "p", "namespace": "prod"}, "spec": {"endpointPickerRef": {"name": "epp"}}}),
         ];

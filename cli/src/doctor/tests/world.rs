@@ -10,9 +10,8 @@ use wva_scaling::Snapshot;
 use crate::cluster::id;
 use crate::doctor::annotation_facts::AnnotationFacts;
 use crate::doctor::controllers::Controller;
-use crate::doctor::facts::{
-    ExternalMetric, Facts, PrometheusSeries, UnreadableKind, index_decisions, recompute,
-};
+use crate::doctor::facts::{ExternalMetric, Facts, PrometheusSeries, index_decisions, recompute};
+use crate::doctor::unreadable::UnreadableKind;
 use crate::doctor::wait_limits::WaitLimits;
 use crate::gpus::ClaimTemplates;
 use crate::leader::{LeaderSnapshot, Leaders};

@@ -229,7 +229,7 @@ fn a_wake_is_remembered_until_a_replica_reports() {
 }
 
 #[test]
-fn a_wake_in_which_requests_failed_stays_one_until_a_replica_reports() {
+fn a_failed_wake_stays_one_until_a_replica_reports() {
     const HOLD: Duration = Duration::from_mins(10);
     let t0 = Instant::now();
     let mut r = VariantMemory::default();

@@ -98,7 +98,7 @@ fn each_trouble_has_an_event_when_it_begins_and_ends() {
 }
 
 #[test]
-fn requests_that_fail_during_a_wake_are_reported_with_the_cold_start() {
+fn requests_that_fail_during_a_wake_are_reported() {
     let failed = |cold_start| PublishedVariant { failed_during_wake: true, cold_start, ..steady() };
     assert_eq!(reasons(Some(&steady()), &failed(Some(95))), ["!RequestsFailedDuringWake"]);
     assert_eq!(reasons(Some(&failed(None)), &failed(Some(95))), Vec::<String>::new());

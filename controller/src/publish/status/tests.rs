@@ -35,7 +35,7 @@ fn first(variant: &PublishedVariant) -> VariantAutoscalingStatus {
 fn a_deleted_workload_clears_the_target_with_null() {
     let before = StatusFingerprint::from_status(&first(&steady("auto")));
     let patch = merge_patch(&desired_status(&without_target(), &before, at(0), INTERVAL).unwrap());
-    for field in ["desiredOptimizedAlloc", "currentReplicas", "actuation", "learned"] {
+    for field in ["desiredOptimizedAlloc", "currentReplicas", "actuation", "learned", "coldStartSeconds"] {
         assert_eq!(patch["status"].get(field), Some(&Value::Null), "{field}");
     }
     assert_eq!(patch["status"]["conditions"][0]["reason"], "DeploymentNotFound");
@@ -45,7 +45,11 @@ fn a_deleted_workload_clears_the_target_with_null() {
 #[test]
 fn a_patch_contains_the_whole_status() {
     let learned = LearnedCurves { a: 0.02, b: 0.001, c: 0.0002, samples: 40 };
-    let status = VariantAutoscalingStatus { learned: Some(learned), ..first(&steady("auto")) };
+    let status = VariantAutoscalingStatus {
+        learned: Some(learned),
+        cold_start_seconds: Some(42),
+        ..first(&steady("auto"))
+    };
     assert_eq!(merge_patch(&status)["status"], json!(status));
 }
 

@@ -64,6 +64,11 @@ fn takes_blocked(decision: &Decision) -> bool {
     (decision.stuck || decision.waiting_for_quota.is_some()) && decision.target() < decision.base
 }
 
+/// A model takes the GPUs that are free. What it still lacks, others give back in the next cycle.
+fn grows_less_than_needed(outcome: &Outcome) -> bool {
+    outcome.decisions.iter().any(|d| d.target() > d.base && has_reason(d, &["LimitedBy"]))
+}
+
 proptest! {
     /// In mode `auto` only: other modes book no GPUs, so these may be gone in the second cycle.
     #[test]
@@ -73,7 +78,11 @@ proptest! {
         start_at_rest(&mut case);
         let first = decide(&case);
         let second = decide(&next_cycle(&case, &first));
+        let is_served_first = grows_less_than_needed(&first);
         for (one, other) in first.decisions.iter().zip(&second.decisions).filter(|(d, _)| d.mode == Mode::Auto && !takes_blocked(d)) {
+            if is_served_first && has_reason(other, &["YieldsTo"]) {
+                continue;
+            }
             prop_assert_eq!(one.target(), other.target(), "{}{}", crate::trace::render(&first), crate::trace::render(&second));
         }
     }

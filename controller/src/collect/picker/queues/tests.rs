@@ -175,7 +175,7 @@ fn refused_requests_of_all_pods_count_until_they_expire() {
 }
 
 #[test]
-fn requests_of_a_waking_model_fail_only_at_a_picker_that_holds_them() {
+fn requests_during_a_wake_fail_only_where_they_are_held() {
     let now = Instant::now();
     let failed_at = |flow_control, waking: &str| {
         let mut pods = answers(now, &[("a", 0.0)]);
