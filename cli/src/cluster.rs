@@ -48,6 +48,8 @@ pub(super) const SERVICE_MONITORS: Resource =
     namespaced("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor");
 pub(super) const POD_MONITORS: Resource =
     namespaced("monitoring.coreos.com", "v1", "podmonitors", "PodMonitor");
+pub(super) const PROMETHEUS_RULES: Resource =
+    namespaced("monitoring.coreos.com", "v1", "prometheusrules", "PrometheusRule");
 pub(super) const AUTOSCALERS: Resource =
     namespaced("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler");
 pub(super) const SCALED_OBJECTS: Resource =

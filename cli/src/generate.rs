@@ -10,6 +10,7 @@ mod model;
 mod options;
 mod plan;
 mod render;
+mod replace;
 mod server;
 mod workload;
 
@@ -29,6 +30,7 @@ use render::Plan;
 use server::Server;
 
 pub(super) use options::command;
+pub(crate) use replace::{Replacement, replace};
 
 pub(super) fn generate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let options = Options::new(arguments);

@@ -1,9 +1,12 @@
 //! `wva migrate`: converts objects of llm-d WVA and prints the manifests to apply. It changes nothing.
 
 pub(super) mod autoscaler;
+mod blueprint;
+mod entry;
 mod maps;
 pub(super) mod objects;
 mod plan;
+mod step;
 mod variant;
 
 use std::collections::BTreeSet;
@@ -14,12 +17,17 @@ use std::process::ExitCode;
 use clap::{ArgMatches, Command};
 use plan::{Plan, PlanOptions, plan};
 use serde_json::{Value, json};
-use wva_rules::{MapNames, MapRole, Target, api_group};
+use wva_rules::{KubernetesVersion, MapNames, MapRole, Target, api_group};
 
-use super::cluster::{AUTOSCALERS, CONFIG_MAPS, Cluster, ObjectId, SCALED_OBJECTS, VARIANTS, id, text};
-use super::validate::{SourceObject, read_objects};
+use super::cluster::{
+    AUTOSCALERS, CONFIG_MAPS, Cluster, ObjectId, PROMETHEUS_RULES, Resource, SCALED_OBJECTS, VARIANTS,
+    WORKLOADS, id, text,
+};
+use super::validate::{SourceObject, read_kinds};
 use super::workloads::{WorkloadKey, Workloads};
-use crate::arguments::{flag, object_options, output_format, output_option, paths, value};
+use crate::arguments::{
+    flag, kube_version_option, object_options, output_format, output_option, paths, value,
+};
 use crate::output::{self, count, printable};
 
 const HELP: &str = "\
@@ -29,8 +37,11 @@ one (default: default). Without a PATH it reads the cluster. It converts
 VariantAutoscalings of v0.8 and older, and HPAs and ScaledObjects with the
 annotations of v0.9 (llm-d.ai/managed, llm-d.ai/model-id, llm-d.ai/variant-cost).
 Saturation ConfigMaps without an analyzer get analyzerName: percentage, which is
-what they mean. Objects that need no change are not printed. Check other
-ConfigMaps with `wva validate`.
+what they mean. ScaledObjects of llm-d's KEDA blueprints (queue, saturation,
+token-aware, slo-aware) become a VariantAutoscaling, an entry with what their
+thresholds and recording rules say, and a ScaledObject that follows the target;
+comments say what each figure became. Objects that need no change are not
+printed. Check other ConfigMaps with `wva validate`.
 
 To run this controller next to llm-d WVA, pass --recommend: it adds the annotation
 wva.llmd.ai/mode: recommend to every variant. The controller then decides and
@@ -40,6 +51,7 @@ Examples:
   wva migrate manifests/ > migrated.yaml && wva validate migrated.yaml
   wva migrate -n prod --recommend | kubectl apply -f -
   kubectl get hpa -n prod -o yaml | wva migrate -
+  wva migrate scaledobject.yaml prometheus-rule.yaml deployment.yaml
 
 Exit code: 0 the output is complete, 1 some objects need a manual change first
 (see standard error), 2 wrong usage or an unreadable path.";
@@ -53,6 +65,7 @@ pub(crate) fn command() -> Command {
             "recommend",
             "Set wva.llmd.ai/mode: recommend on every variant, even if it needs no other change",
         ))
+        .arg(kube_version_option())
         .arg(output_option(&["yaml", "json", "name"]));
     ["selector", "all-namespaces", "kubeconfig", "context", "as"]
         .into_iter()
@@ -62,12 +75,17 @@ pub(crate) fn command() -> Command {
 pub(super) fn migrate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let paths: Vec<PathBuf> = arguments.get_many("path").into_iter().flatten().cloned().collect();
     let namespace = value(arguments, "namespace");
-    let options = PlanOptions { recommend: arguments.get_flag("recommend"), from_cluster: paths.is_empty() };
+    let mut options = PlanOptions {
+        recommend: arguments.get_flag("recommend"),
+        from_cluster: paths.is_empty(),
+        kubernetes: arguments.get_one("kube-version").copied(),
+    };
     if paths.is_empty() {
-        let (objects, workloads) = super::block_on(read_cluster(arguments))?;
+        let ClusterObjects { objects, workloads, kubernetes } = super::block_on(read_cluster(arguments))?;
+        options.kubernetes = options.kubernetes.or(kubernetes);
         return print_plan(&plan(&objects, &workloads, options), output_format(arguments));
     }
-    match read_objects(&paths, namespace.unwrap_or("default")) {
+    match read_kinds(&paths, namespace.unwrap_or("default"), is_read) {
         Ok((objects, problems)) => {
             let mut plan = plan(&objects, &workloads_among(&objects), options);
             plan.unresolved.extend(problems);
@@ -75,6 +93,13 @@ pub(super) fn migrate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         }
         Err(error) => Ok(output::wrong_usage(error)),
     }
+}
+
+/// Recording rules have what triggers of a blueprint read.
+fn is_read(api_version: &str, kind: &str) -> bool {
+    let read = [&VARIANTS, &CONFIG_MAPS, &AUTOSCALERS, &SCALED_OBJECTS, &PROMETHEUS_RULES];
+    let is_kind = |known: &&Resource| known.group == api_group(api_version) && known.kind == kind;
+    read.into_iter().chain(WORKLOADS).any(|known| is_kind(&known))
 }
 
 fn workloads_among(objects: &[SourceObject]) -> Workloads {
@@ -89,9 +114,15 @@ fn workloads_among(objects: &[SourceObject]) -> Workloads {
     workloads
 }
 
+struct ClusterObjects {
+    objects: Vec<SourceObject>,
+    workloads: Workloads,
+    kubernetes: Option<KubernetesVersion>,
+}
+
 /// Warns about an old CRD.
 #[expect(clippy::print_stderr, reason = "notes are not part of the manifests")]
-async fn read_cluster(arguments: &ArgMatches) -> anyhow::Result<(Vec<SourceObject>, Workloads)> {
+async fn read_cluster(arguments: &ArgMatches) -> anyhow::Result<ClusterObjects> {
     let cluster = Cluster::connect(arguments).await?;
     let selector = value(arguments, "selector").unwrap_or_default();
     let mut objects = Vec::new();
@@ -108,6 +139,13 @@ async fn read_cluster(arguments: &ArgMatches) -> anyhow::Result<(Vec<SourceObjec
                 selector.is_empty() || workload_key(object).is_some_and(|key| targets.contains(&key))
             })),
         }
+    }
+    match cluster.list(&PROMETHEUS_RULES).await {
+        Err(error) if error.is_kind_missing() => {}
+        Err(error) => {
+            eprintln!("wva: PrometheusRules are not read, so objectives in them are missing: {error}");
+        }
+        Ok(rules) => objects.extend(rules),
     }
     for name in MapNames::default().global_names(MapRole::Saturation) {
         objects.extend(cluster.list_named(&CONFIG_MAPS, name).await?);
@@ -128,8 +166,8 @@ async fn read_cluster(arguments: &ArgMatches) -> anyhow::Result<(Vec<SourceObjec
             eprintln!("wva: {error}. Do this first:\n  wva crd | kubectl apply --server-side -f -");
         }
     }
-    let workloads = Workloads::read(&cluster).await;
-    Ok((objects, workloads))
+    let (workloads, kubernetes) = (Workloads::read(&cluster).await, cluster.kubernetes_version().await);
+    Ok(ClusterObjects { objects, workloads, kubernetes })
 }
 
 fn targets(variants: &[Value]) -> BTreeSet<WorkloadKey> {

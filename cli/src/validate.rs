@@ -101,21 +101,10 @@ pub(super) struct SourceObject {
     pub(super) object: serde_json::Value,
 }
 
-/// Reads objects of relevant kinds, and problems of documents that are not objects.
+/// Reads the objects for whose API version and kind `is_wanted` is true, and problems of documents that are not objects.
 ///
 /// # Errors
 /// A path matches no file or cannot be read.
-pub(super) fn read_objects(
-    paths: &[PathBuf],
-    namespace: &str,
-) -> anyhow::Result<(Vec<SourceObject>, Vec<String>)> {
-    read_kinds(paths, namespace, evaluate::is_relevant)
-}
-
-/// Like [`read_objects`], for the kinds for whose API version and name `is_wanted` is true.
-///
-/// # Errors
-/// As [`read_objects`].
 pub(super) fn read_kinds(
     paths: &[PathBuf],
     namespace: &str,

@@ -5,6 +5,7 @@
 
 #![expect(clippy::print_stdout, reason = "the table is for the person who runs the tests")]
 
+mod blueprint;
 mod breaks;
 
 use std::time::Duration;
@@ -105,6 +106,7 @@ async fn names_each_break_within_two_minutes() -> anyhow::Result<()> {
     apply_stand_in(&cluster.testbed, "scaledobjects").await?;
     let healthy = Break { name: "healthy", follower: Follower::Hpa, reason: "" };
     let control = deploy(&cluster, &healthy).await?;
+    blueprint::blueprints_are_replaced(&cluster).await?;
     let sites = join_all(BREAKS.iter().map(|row| deploy(&cluster, row))).await;
     let sites: Vec<Site<'_>> = sites.into_iter().collect::<anyhow::Result<_>>()?;
     let deployed = Instant::now();

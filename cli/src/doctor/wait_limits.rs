@@ -84,7 +84,7 @@ impl WaitLimits {
     }
 }
 
-fn pods_of(picker: &PickerReport) -> impl Iterator<Item = ObjectId> {
+pub(super) fn pods_of(picker: &PickerReport) -> impl Iterator<Item = ObjectId> {
     picker.pods.iter().map(|pod| ObjectId { namespace: picker.namespace.clone(), name: pod.pod.clone() })
 }
 
@@ -142,7 +142,7 @@ impl ConfigSource {
 }
 
 /// Value of a flag of Go: one or two dashes, and `=` or the next word.
-fn flag<'c>(container: &'c Value, name: &str) -> Option<&'c str> {
+pub(super) fn flag<'c>(container: &'c Value, name: &str) -> Option<&'c str> {
     let mut words = items(container, "/command").chain(items(container, "/args")).filter_map(Value::as_str);
     while let Some(word) = words.next() {
         let flag = word.strip_prefix("--").or_else(|| word.strip_prefix('-'));

@@ -269,7 +269,10 @@ impl AutoscalerPlan<'_> {
             ("cooldownPeriod", json!(SCALE_DOWN_WINDOW)),
             ("fallback", fallback),
         ] {
-            if spec.get(field).is_none() {
+            let is_static = field == "fallback"
+                && spec.pointer("/fallback/behavior").is_none_or(|behavior| behavior == "static");
+            // A fixed number of replicas while KEDA gets no target would scale the workload down.
+            if spec.get(field).is_none() || is_static {
                 set(&mut spec, &[field], value);
             }
         }

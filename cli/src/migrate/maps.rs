@@ -8,7 +8,7 @@ use wva_crds::entries::{DEFAULT_ENTRY, SaturationEntry, read_text};
 use wva_rules::{MapNames, MapRole};
 
 use super::objects::user_metadata;
-use super::plan::Step;
+use super::step::Step;
 use crate::cluster::text;
 use crate::validate::SourceObject;
 

@@ -5,9 +5,14 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use wva_crds::names::{ACCELERATOR_LABEL, KIND, MODE_ANNOTATION};
-use wva_rules::{Facts, OtherVariant, Severity, Target, apply_defaults, is_annotated, validate};
+use wva_rules::{
+    Facts, KubernetesVersion, OtherVariant, Severity, Target, apply_defaults, is_annotated, validate,
+};
 
+use super::blueprint::{self, BlueprintConversion};
+use super::entry::Entries;
 use super::objects::set;
+use super::step::Step;
 use super::variant::{self, Conversion};
 use super::{autoscaler, maps};
 use crate::cluster::{entry, text};
@@ -19,18 +24,13 @@ pub(super) struct PlanOptions {
     pub(super) recommend: bool,
     /// The list of workloads is complete.
     pub(super) from_cluster: bool,
-}
-
-#[derive(Debug)]
-pub(super) struct Step {
-    pub(super) place: String,
-    pub(super) object: Value,
-    pub(super) changes: Vec<String>,
+    /// `None`: not known.
+    pub(super) kubernetes: Option<KubernetesVersion>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// Variants before autoscalers.
+    /// Entries for blueprints before variants, and these before autoscalers.
     pub(super) steps: Vec<Step>,
     /// Problems that need a manual change, each with its place.
     pub(super) unresolved: Vec<String>,
@@ -44,50 +44,93 @@ struct Draft {
     conversion: Conversion,
 }
 
+/// What to apply, before the rules are checked.
+#[derive(Default)]
+struct Drafts {
+    variants: Vec<Draft>,
+    autoscalers: Vec<Step>,
+    entries: Entries,
+}
+
 /// `workloads`: of the cluster or of the same files.
 pub(super) fn plan(objects: &[SourceObject], workloads: &Workloads, options: PlanOptions) -> Plan {
-    let mut plan = Plan::default();
-    let mut drafts: Vec<Draft> = Vec::new();
+    let (mut plan, mut drafts) = (Plan::default(), Drafts::default());
     for source in objects.iter().filter(|o| text(&o.object, "/kind") == KIND) {
         plan.read += 1;
-        drafts.push(Draft::new(source, variant::convert(&source.object)));
+        drafts.variants.push(Draft::new(source, variant::convert(&source.object)));
     }
-    let targets: BTreeSet<WorkloadKey> = drafts.iter().filter_map(Draft::target).collect();
-    let mut autoscalers = Vec::new();
-    for source in objects.iter().filter(|o| is_annotated(&o.object)) {
-        plan.read += 1;
-        // The variant exists already.
-        if Target::from_object(&source.object)
-            .is_some_and(|target| targets.contains(&WorkloadKey::new(&source.namespace, &target)))
-        {
-            plan.unchanged += 1;
-            continue;
+    let targets: BTreeSet<WorkloadKey> = drafts.variants.iter().filter_map(Draft::target).collect();
+    for source in objects {
+        if blueprint::is_blueprint(&source.object) {
+            add_blueprint(&mut plan, &mut drafts, source, (objects, workloads, &targets), options);
+        } else if is_annotated(&source.object) {
+            add_annotated(&mut plan, &mut drafts, source, &targets);
         }
-        let converted = autoscaler::convert(&source.object, &source.namespace);
-        let problems = converted.unresolved.iter().map(|problem| format!("{}: {problem}", source.place));
-        plan.unresolved.extend(problems);
-        drafts.extend(converted.variant.map(|conversion| Draft::new(source, conversion)));
-        let place = source.place.clone();
-        autoscalers.extend(converted.autoscaler.map(|Conversion { object, changes }| Step {
-            place,
-            object,
-            changes,
-        }));
     }
     if options.recommend {
-        drafts.iter_mut().for_each(set_recommend_mode);
+        drafts.variants.iter_mut().for_each(set_recommend_mode);
     }
-    for draft in &mut drafts {
+    for draft in &mut drafts.variants {
         add_accelerator_label(draft, workloads);
     }
-    add_drafts(&mut plan, &drafts, workloads, options);
-    plan.steps.extend(autoscalers);
+    plan.steps.extend(drafts.entries.steps(objects));
+    add_drafts(&mut plan, &drafts.variants, workloads, options);
+    plan.steps.extend(drafts.autoscalers);
     let maps: Vec<&SourceObject> = objects.iter().filter(|o| maps::is_saturation(&o.object)).collect();
     let named = maps::name_analyzers(&maps);
     plan.read += maps.len();
     plan.unchanged += maps.len() - named.len();
     plan.steps.extend(named);
     plan
+}
+
+fn add_blueprint(
+    plan: &mut Plan,
+    drafts: &mut Drafts,
+    source: &SourceObject,
+    (objects, workloads, targets): (&[SourceObject], &Workloads, &BTreeSet<WorkloadKey>),
+    options: PlanOptions,
+) {
+    plan.read += 1;
+    let BlueprintConversion { entry, variant, scaled_object, unresolved } =
+        match blueprint::convert(source, objects, workloads, options.kubernetes) {
+            Ok(conversion) => conversion,
+            Err(problem) => {
+                plan.unresolved.push(format!("{}: {problem}", source.place));
+                return;
+            }
+        };
+    plan.unresolved.extend(unresolved.iter().map(|problem| format!("{}: {problem}", source.place)));
+    drafts.entries.add(&source.namespace, text(&variant.object, "/metadata/name"), &source.place, entry);
+    let draft = Draft::new(source, variant);
+    if draft.target().is_none_or(|target| !targets.contains(&target)) {
+        drafts.variants.push(draft);
+    }
+    // In mode recommend wva publishes no target to follow.
+    if !options.recommend {
+        drafts.autoscalers.push(Step::new(source, scaled_object));
+    }
+}
+
+fn add_annotated(
+    plan: &mut Plan,
+    drafts: &mut Drafts,
+    source: &SourceObject,
+    targets: &BTreeSet<WorkloadKey>,
+) {
+    plan.read += 1;
+    // The variant exists already.
+    if Target::from_object(&source.object)
+        .is_some_and(|target| targets.contains(&WorkloadKey::new(&source.namespace, &target)))
+    {
+        plan.unchanged += 1;
+        return;
+    }
+    let converted = autoscaler::convert(&source.object, &source.namespace);
+    let problems = converted.unresolved.iter().map(|problem| format!("{}: {problem}", source.place));
+    plan.unresolved.extend(problems);
+    drafts.variants.extend(converted.variant.map(|conversion| Draft::new(source, conversion)));
+    drafts.autoscalers.extend(converted.autoscaler.map(|conversion| Step::new(source, conversion)));
 }
 
 impl Draft {

@@ -5,18 +5,18 @@ use std::path::PathBuf;
 use super::plan::{Plan, PlanOptions, plan};
 use super::{autoscaler, variant, *};
 
-const RECOMMEND: PlanOptions = PlanOptions { recommend: true, from_cluster: false };
+const RECOMMEND: PlanOptions = PlanOptions { recommend: true, from_cluster: false, kubernetes: None };
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures");
 
 fn plan_for(file: &str, options: PlanOptions) -> Plan {
     let (objects, problems) =
-        read_objects(&[PathBuf::from(format!("{FIXTURES}/{file}"))], "default").unwrap();
+        read_kinds(&[PathBuf::from(format!("{FIXTURES}/{file}"))], "default", is_read).unwrap();
     assert_eq!(problems, Vec::<String>::new());
     plan(&objects, &workloads_among(&objects), options)
 }
 
 fn steps(plan: &Plan) -> Vec<String> {
-    let step = |s: &plan::Step| {
+    let step = |s: &step::Step| {
         format!("{} {}: {}", text(&s.object, "/kind"), text(&s.object, "/metadata/name"), s.changes.len())
     };
     plan.steps.iter().map(step).collect()
@@ -216,7 +216,7 @@ fn reports_missing_information_of_annotated_autoscalers() {
 #[test]
 fn keeps_line_breaks_out_of_comments() {
     let mut plan = Plan::default();
-    plan.steps.push(plan::Step {
+    plan.steps.push(step::Step {
         place: "a\n---\nkind: Secret".to_owned(),
         object: json!({"kind": "x"}),
         changes: vec!["b\nkind: y".to_owned()],

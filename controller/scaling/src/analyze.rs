@@ -1,6 +1,7 @@
 //! Interface between the analyzers and the pipeline. A verdict on a model proposes targets, repeatedly and with
 //! different excluded variants.
 
+mod at_router;
 mod by_role;
 mod engine_args;
 mod growth;
@@ -10,6 +11,7 @@ mod step_limits;
 mod throughput;
 mod token;
 
+use self::at_router::LoadAtRouter;
 pub(crate) use self::engine_args::has_config_file;
 pub use self::engine_args::{RELEASE, engine_arguments};
 pub use self::shell_words::split_shell_words;
@@ -75,7 +77,8 @@ pub(crate) fn analyze(model: &ModelView) -> Box<dyn Verdict> {
         Some(Reason::SignalsMissing { missing: MissingSignal::Counters | MissingSignal::Lengths, .. })
     );
     let blocks_scale_down = may_recover && throughput::blocks_fallback_scale_down(model, &learned);
-    Box::new(LearningVerdict { verdict, fallback, blocks_scale_down, learned: Box::new(learned) })
+    let at_router = LoadAtRouter::of(model, &learned);
+    Box::new(LearningVerdict { verdict, fallback, blocks_scale_down, at_router, learned: Box::new(learned) })
 }
 
 /// Runs the percentage analyzer for each role by itself.
@@ -111,6 +114,8 @@ struct LearningVerdict {
     /// Why the percentage analyzer decides instead.
     fallback: Option<Reason>,
     blocks_scale_down: bool,
+    /// While most replicas report nothing.
+    at_router: Option<LoadAtRouter>,
     learned: Box<ThroughputMemory>,
 }
 
@@ -128,6 +133,9 @@ impl Verdict for LearningVerdict {
                 }
                 draft.prepend_note(reason.clone());
             }
+        }
+        if let Some(load) = &self.at_router {
+            load.grow(model, self.order(model), (excluded, ledger), &mut drafts);
         }
         drafts
     }

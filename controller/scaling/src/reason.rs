@@ -69,6 +69,13 @@ pub enum Reason {
         #[serde(flatten)]
         cause: AnalysisError,
     },
+    /// Most replicas report nothing, and the requests in flight at the router need more.
+    RouterAboveCapacity {
+        /// Requests in flight at the router.
+        in_flight: f64,
+        /// Requests that a replica is planned to run at once.
+        per_replica: f64,
+    },
     /// Replicas are starting.
     PendingReplicas {
         /// Number of starting replicas.

@@ -122,7 +122,7 @@ pub struct Model {
     /// Measured shares within the objectives. No rule reads them.
     #[serde(default, skip_serializing_if = "Attainment::is_empty")]
     pub attainment: Attainment,
-    /// Load at the router. No rule reads it.
+    /// Load at the router. Requests in flight count while most replicas report nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router: Option<RouterLoad>,
     /// Variants. Each name is listed once.

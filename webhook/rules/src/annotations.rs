@@ -233,8 +233,9 @@ impl MetricSelection {
     }
 }
 
-/// The value that a query requires with `=`.
-fn label_in_query<'a>(query: &'a str, key: &str) -> Option<&'a str> {
+/// The value that a `PromQL` query requires of a label with `=`. `None` without such a matcher.
+#[must_use]
+pub fn label_in_query<'a>(query: &'a str, key: &str) -> Option<&'a str> {
     let after = query.split_once(key)?.1.trim_start().strip_prefix('=')?.trim_start();
     let quote = after.chars().next().filter(|c| matches!(c, '"' | '\''))?;
     after[1..].split_once(quote).map(|(value, _)| value)

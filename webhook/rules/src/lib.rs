@@ -22,7 +22,7 @@ mod verdict;
 
 pub use annotations::{
     AnnotatedVariant, AnnotationError, MetricSelection, annotated_instance, annotation_violations,
-    is_annotated,
+    is_annotated, label_in_query,
 };
 pub use autoscalers::AutoscalerFacts;
 pub use defaults::apply_defaults;

@@ -1,16 +1,53 @@
 //! The endpoint picker of a model that is at zero or may scale to zero, as the leader read it.
 
+use std::collections::BTreeSet;
+
+use serde_json::Value;
 use wva_crds::picker_report::{PickerPodReport, PickerReport};
 
-use crate::cluster::text;
+use crate::cluster::{ObjectId, id, items, text};
 use crate::doctor::chain::Finding;
 use crate::doctor::variant_state::VariantState;
+use crate::doctor::wait_limits::{flag, pods_of};
 use crate::output::first_names;
+
+/// Flag with the name of the pool that a picker serves.
+const POOL_NAME: &str = "pool-name";
 
 /// Nothing for models whose requests need no picker.
 pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     let model = text(variant.object, "/spec/modelID");
-    variant.pickers().flat_map(|picker| findings(picker, model)).collect()
+    let pickers: Vec<&PickerReport> = variant.pickers().collect();
+    let mut found: Vec<Finding> = pickers.iter().flat_map(|picker| findings(picker, model)).collect();
+    found.extend(unread_pods(&pickers, &variant.facts.pods));
+    found
+}
+
+/// Pods that serve the pool of a picker and are not read, such as those of a Service that the pool does not name.
+fn unread_pods(pickers: &[&PickerReport], pods: &[Value]) -> Vec<Finding> {
+    let read: BTreeSet<ObjectId> = pickers.iter().flat_map(|picker| pods_of(picker)).collect();
+    let pool = |pod: &Value| {
+        let name = items(pod, "/spec/containers").find_map(|container| flag(container, POOL_NAME))?;
+        Some(ObjectId { namespace: id(pod).namespace, name: name.to_owned() })
+    };
+    let pools: BTreeSet<ObjectId> =
+        pods.iter().filter(|pod| read.contains(&id(pod))).filter_map(pool).collect();
+    let is_unread = |pod: &&Value| !read.contains(&id(pod)) && text(pod, "/status/phase") == "Running";
+    let unread = pods.iter().filter(is_unread).filter_map(|pod| Some((id(pod), pool(pod)?)));
+    let unread = unread.filter(|(_, pool)| pools.contains(pool));
+    let finding = |(ObjectId { namespace, name }, pool): (ObjectId, ObjectId)| {
+        Finding::warning(
+            format!(
+                "pod {name} serves pool {} as its endpoint picker, and wva does not read its queue",
+                pool.name
+            ),
+            format!(
+                "name all pods of the picker by endpoint_picker in the scale-to-zero map; kubectl get pods -n {namespace} {name} \
+                 --show-labels"
+            ),
+        )
+    };
+    unread.map(finding).collect()
 }
 
 fn findings(picker: &PickerReport, model: &str) -> Vec<Finding> {
@@ -126,5 +163,30 @@ mod tests {
         let (state, message, remedy) = report(other);
         assert_eq!(state, State::Warning, "{message}");
         assert!(remedy.unwrap().contains("endpoint_picker"));
+    }
+
+    #[test]
+    fn a_pod_of_the_same_pool_outside_the_service_is_named() {
+        let pod = |name: &str, namespace: &str, pool: &str, phase: &str| {
+            serde_json::json!({
+                "metadata": {"name": name, "namespace": namespace}, "status": {"phase": phase},
+                "spec": {"containers": [{"name": "epp", "args": ["--pool-name", pool]}]},
+            })
+        };
+        let picker =
+            PickerReport { namespace: "ns".to_owned(), pods: vec![read()], ..PickerReport::default() };
+        let pods = [
+            pod("epp-0", "ns", "llama", "Running"),
+            pod("active", "ns", "llama", "Running"),
+            pod("ended", "ns", "llama", "Succeeded"),
+            pod("other", "ns", "qwen", "Running"),
+            pod("foreign", "elsewhere", "llama", "Running"),
+        ];
+        let found = unread_pods(&[&picker], &pods);
+        let messages: Vec<&str> = found.iter().map(|finding| finding.message.as_str()).collect();
+        assert_eq!(
+            messages,
+            ["pod active serves pool llama as its endpoint picker, and wva does not read its queue"]
+        );
     }
 }

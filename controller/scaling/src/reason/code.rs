@@ -30,6 +30,7 @@ impl Reason {
             Self::DemandAboveSupply { .. } => "DemandAboveSupply",
             Self::SupplyAboveDemand { .. } | Self::CapacityAboveNeed { .. } => "SupplyAboveDemand",
             Self::ArrivalsAboveCapacity { .. } => "ArrivalsAboveCapacity",
+            Self::RouterAboveCapacity { .. } => "RouterAboveCapacity",
             Self::TrendAhead { .. } => "TrendAhead",
             Self::Backlog { .. } => "Backlog",
             Self::WarmSpare { .. } => "WarmSpare",

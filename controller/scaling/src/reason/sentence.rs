@@ -44,6 +44,9 @@ impl Reason {
             Self::ObjectiveOutOfReach { objective, objective_ms, .. } => {
                 objective.out_of_reach_gist(*objective_ms)
             }
+            Self::RouterAboveCapacity { .. } => {
+                "the router has more requests in flight than the replicas are planned to run".to_owned()
+            }
             Self::Paused { .. } => "paused: the last target stays".to_owned(),
             Self::Fixed { asked, .. } => format!("fixed at {asked}, within the bounds"),
             _ => self.lead().map_or_else(|| self.to_string(), str::to_owned),
@@ -121,6 +124,15 @@ impl Reason {
                     "{stuck} replica(s) do not become ready; other variants grow instead: check the pods of this variant"
                 )
             }
+            Self::ObjectiveOutOfReach { objective, objective_ms, least_ms } => {
+                write!(f, "{} (it takes {least_ms:.0} ms)", objective.out_of_reach_gist(*objective_ms))
+            }
+            Self::RouterAboveCapacity { in_flight, per_replica } => write!(
+                f,
+                "most replicas report nothing, and the router has {} requests in flight, with {} planned for each replica",
+                format_figure(*in_flight),
+                format_figure(*per_replica)
+            ),
             Self::PendingReplicas { pending } => {
                 write!(f, "waiting for {pending} replica(s) to become ready")
             }
@@ -267,10 +279,9 @@ impl fmt::Display for Reason {
             | Self::WaitingForQuota { .. }
             | Self::SignalUnknown { .. }
             | Self::NoProgress { .. }
-            | Self::SlowReplicas { .. } => self.write_replicas(f),
-            Self::ObjectiveOutOfReach { objective, objective_ms, least_ms } => {
-                write!(f, "{} (it takes {least_ms:.0} ms)", objective.out_of_reach_gist(*objective_ms))
-            }
+            | Self::SlowReplicas { .. }
+            | Self::ObjectiveOutOfReach { .. }
+            | Self::RouterAboveCapacity { .. } => self.write_replicas(f),
             Self::SafetyNet { .. }
             | Self::StepNotSafe { .. }
             | Self::ScrapeGap { .. }

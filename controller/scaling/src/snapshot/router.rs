@@ -1,4 +1,5 @@
-//! Load of a model at its router. No rule reads it: waiting requests are in [`super::QueueFigures`].
+//! Load of a model at its router. Requests in flight count while most replicas report nothing. Waiting requests are in
+//! [`super::QueueFigures`].
 
 use std::fmt;
 

@@ -16,8 +16,8 @@ use wva_crds::entries::PositiveDuration;
 
 use crate::snapshot::{
     AnalyzerName, ComputeBounds, Config, GpuCount, HpaTolerance, Inventory, Lateness, Mode, Model,
-    OutputBucket, Pending, PendingState, QueueFigures, Replica, Role, SaturationEntry, SchedulerQueue,
-    Snapshot, Variant, WakeObstacle, WarmSpare, WorkSample,
+    OutputBucket, Pending, PendingState, QueueFigures, Replica, Role, RouterLoad, SaturationEntry,
+    SchedulerQueue, Snapshot, Variant, WakeObstacle, WarmSpare, WorkSample,
 };
 use crate::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
 
@@ -221,13 +221,18 @@ fn model() -> impl Strategy<Value = Model> {
     let kind = prop_oneof![6 => Just(LoadKind::Busy), 1 => Just(LoadKind::Idle), 1 => Just(LoadKind::AtZero)];
     let ages = (of(age()), of(age()), of(age()));
     let has_roles = prop::bool::weighted(0.2);
-    let states = (queue(), obstacle(), has_roles, of(lateness()));
+    let router = weighted(0.8, (router(), prop::bool::weighted(0.2)));
+    let states = (queue(), obstacle(), has_roles, of(lateness()), router);
     (vec(variant(), 1..4), kind, of(amount(&[0, 5])), states, ages).prop_map(
-        |(mut variants, kind, requests, (queue, obstacle, has_roles, lateness), ages)| {
+        |(mut variants, kind, requests, (queue, obstacle, has_roles, lateness, router), ages)| {
             if has_roles {
                 assign_roles(&mut variants);
             }
             for variant in &mut variants {
+                // No page of a server can be read.
+                if router.is_some_and(|(_, is_alone)| is_alone) {
+                    variant.replicas.clear();
+                }
                 match kind {
                     LoadKind::Busy => {}
                     LoadKind::Idle => make_idle(variant),
@@ -243,11 +248,18 @@ fn model() -> impl Strategy<Value = Model> {
                 since_activity: ages.1.filter(|_| !idle),
                 since_pod_start: ages.2.filter(|_| !idle),
                 lateness,
+                router: router.map(|(load, _)| load),
                 variants,
                 ..Model::default()
             }
         },
     )
+}
+
+/// Requests in flight: none, as many as some replicas run, and more than all run.
+fn router() -> impl Strategy<Value = RouterLoad> {
+    let running = weighted(0.9, amount(&[0, 400, 20_000, 20_000]));
+    running.prop_map(|running| RouterLoad { running, ..RouterLoad::default() })
 }
 
 /// Too few requests; none late; late ones below, between and above the limits of the floor for bursts.

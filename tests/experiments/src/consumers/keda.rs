@@ -1,6 +1,7 @@
 //! KEDA scales a Deployment with the sample of `config/samples`: under a changing load, during failovers and outages,
 //! and between zero and one. KEDA queries Prometheus over TLS with a token.
 
+mod blueprints;
 mod install;
 mod model;
 mod outages;
@@ -68,6 +69,7 @@ pub(super) async fn run(wva: &Path, report: &mut Report) -> anyhow::Result<()> {
 
 impl Stage<'_> {
     async fn steps(&mut self, report: &mut Report) -> anyhow::Result<()> {
+        blueprints::switch(self, report).await?;
         self.load(report).await?;
         self.failovers(report).await?;
         outages::without_leader(self, report).await?;

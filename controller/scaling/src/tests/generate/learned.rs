@@ -58,6 +58,8 @@ pub(super) fn learned_of(
             .collect(),
         needs: vec![NeedPeak { age: GoDuration::from_secs(100), replicas: figure(need) }],
         pods,
+        input: (need > 0.0).then(|| figure(1000.0)),
+        output: (need > 0.0).then(|| figure(500.0)),
         // Of a model with roles both are learned, or none.
         curves: model
             .variants
