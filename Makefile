@@ -17,7 +17,7 @@ POLICY_RESULTS := $(patsubst %.yaml,$(RESULTS)/%.json,$(notdir $(SCENARIOS)))
 # The same for `make bench-traces`. The requests are recorded: seeds differ only in how long replicas take to start.
 TRACE_RESULTS := $(patsubst tests/scenarios/traces/%.yaml,$(RESULTS)/traces/%.json,$(wildcard tests/scenarios/traces/*.yaml))
 
-.PHONY: help tools build test lint lint-files chart docs generate demo replay bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-report bench-simulate bench-tenants bench-curves bench-traces bench-windows compare-decisions test-bad-input test-consumers test-docs test-engines test-faults test-from-zero test-image test-long test-quick test-report test-rollouts test-install test-outages test-scale-down test-scaling test-side-by-side test-throughput test-upgrade test-zero fuzz deny clean
+.PHONY: help tools build test lint lint-files chart docs generate demo replay bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-report bench-simulate bench-tenants bench-curves bench-traces bench-windows compare-decisions test-bad-input test-consumers test-docs test-engines test-faults test-from-zero test-image test-long test-quick test-report test-rollouts test-router test-install test-outages test-scale-down test-scaling test-side-by-side test-throughput test-upgrade test-zero fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -37,7 +37,7 @@ test-quick: ## Run formatting, clippy, unit and property tests, and tests on soc
 
 test-long: tools ## Run the nightly tests: laws over 10,000 cases, fuzzing, and every long experiment
 	PROPTEST_CASES=10000 tests/run.sh all
-	$(MAKE) fuzz test-faults test-bad-input test-consumers test-from-zero test-install test-outages test-rollouts test-scale-down test-scaling test-side-by-side test-throughput test-zero
+	$(MAKE) fuzz test-faults test-bad-input test-consumers test-from-zero test-install test-outages test-rollouts test-router test-scale-down test-scaling test-side-by-side test-throughput test-zero
 
 lint: ## Check formatting, clippy, purity of the pure crates, dependencies between crates
 	@tests/lint.sh
@@ -167,6 +167,11 @@ test-scale-down: tools build ## Scale busy models down 200 times where one repli
 
 test-rollouts: tools build ## Roll 20 replicas out under constant load on the real HPA, and print the table; some seven minutes
 	@$(CARGO) test --workspace --test e2e rollout:: -- --nocapture --ignored
+
+test-router: tools build ## Send requests through Envoy and real endpoint pickers to emulated servers, and check what wva makes of the pickers; some eight minutes, once both are there (needs Python 3)
+	@tests/testbed/tools/build.sh epp > /dev/null
+	@$(CARGO) test --workspace --test e2e --no-run
+	@envoy=$$(tests/router/install.sh) && ENVOY_PROGRAM=$$envoy ONLY=$(ONLY) tests/router/isolated.sh $(CARGO) test --workspace --test e2e router:: -- --ignored --nocapture
 
 test-scaling: tools build ## Print timelines of variants under load while the cluster is short of GPUs; some five minutes
 	@FULL=1 $(CARGO) test --workspace --test e2e scaling::$(ONLY) -- --nocapture

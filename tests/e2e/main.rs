@@ -17,6 +17,7 @@ mod operations;
 mod outage;
 mod releases;
 mod rollout;
+mod router;
 mod scaling;
 mod secure_metrics;
 mod shared;

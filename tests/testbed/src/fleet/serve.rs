@@ -1,5 +1,5 @@
 //! Thread of a fleet with three loops: one lists the pods and rewrites the Prometheus targets, one advances the
-//! queueing model, one serves the metrics pages. Each pod also has a page at its own address.
+//! queueing model, one serves the metrics pages. Each pod also has a page at its own address, where it answers requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use axum::Router;
+use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
+use axum::{Json, Router};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
@@ -21,7 +22,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::export::{Figures, render, render_gateway};
 use super::state::Shared;
-use super::{ExportFault, GATEWAY};
+use super::{ExportFault, FleetConfig, GATEWAY};
 use crate::testbed::prometheus::write_targets;
 use crate::wait::within;
 
@@ -94,14 +95,17 @@ fn serving(pod: &Pod) -> Option<(String, Option<IpAddr>)> {
     Some((name, address.filter(IpAddr::is_loopback)))
 }
 
-/// Serves the page of a pod at its own address until the guard is dropped.
+/// Serves the page and the requests of a pod at its own address until the guard is dropped.
 fn own_page(shared: &Arc<Shared>, pod: &str, address: IpAddr) -> anyhow::Result<DropGuard> {
     let at = (address, shared.address.port());
     let listener = std::net::TcpListener::bind(at).with_context(|| format!("no page for {pod} at {at:?}"))?;
     listener.set_nonblocking(true).context("cannot use the port of a pod")?;
     let listener = tokio::net::TcpListener::from_std(listener).context("cannot listen at a pod")?;
     let (shared, pod) = (shared.clone(), pod.to_owned());
-    let app = Router::new().route("/metrics", get(async move || show(&shared, &pod, false)));
+    let (server, name) = (shared.clone(), pod.clone());
+    let app = Router::new()
+        .route("/metrics", get(async move || show(&shared, &pod, false)))
+        .route("/v1/completions", post(async move |body: Bytes| complete(&server, &name, &body).await));
     let end = CancellationToken::new();
     let ended = end.clone();
     tokio::spawn(async move { ended.run_until_cancelled(axum::serve(listener, app).into_future()).await });
@@ -171,6 +175,29 @@ fn show(shared: &Shared, pod: &str, scrape: bool) -> Response {
     };
     let text = if let Some(page) = shared.config.page { page(&text) } else { text };
     exposition(text)
+}
+
+/// Runs the request of a client on a pod, and answers in the form of vLLM. The body is read whatever its type: a gateway
+/// may write the header twice.
+async fn complete(shared: &Shared, pod: &str, body: &[u8]) -> Response {
+    let Ok(request) = serde_json::from_slice::<serde_json::Value>(body) else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
+    let FleetConfig { run_time, prompt_tokens, generation_tokens, .. } = shared.config;
+    shared.state.lock().requests.send_to(pod, run_time, std::time::Instant::now());
+    tokio::time::sleep(run_time).await;
+    Json(json!({
+        "id": format!("cmpl-{pod}"),
+        "object": "text_completion",
+        "model": request["model"],
+        "choices": [{"index": 0, "text": " Because.", "finish_reason": "stop"}],
+        "usage": {
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": generation_tokens,
+            "total_tokens": prompt_tokens + generation_tokens,
+        },
+    }))
+    .into_response()
 }
 
 async fn gateway(State(shared): State<Arc<Shared>>) -> Response {
