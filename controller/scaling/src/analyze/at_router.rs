@@ -46,8 +46,9 @@ impl LoadAtRouter {
         (excluded, ledger): (&[bool], &Ledger),
         drafts: &mut [Draft],
     ) {
-        let runs = |(draft, requests): (&Draft, &f64)| f64::from(draft.target()) * requests;
-        let planned: f64 = drafts.iter().zip(&self.per_replica).map(runs).sum();
+        let planned: f64 = (model.variants.iter().zip(drafts.iter()).zip(&self.per_replica))
+            .map(|((view, draft), requests)| f64::from(replicas(view, draft)) * requests)
+            .sum();
         let missing = self.needed - planned;
         if below(0.0, missing) {
             let growth = Growth { model, stage: Stage::Analyze, order, per_replica: &self.per_replica };
@@ -58,4 +59,9 @@ impl LoadAtRouter {
             growth.grow(missing, excluded, ledger, reason, drafts);
         }
     }
+}
+
+/// Replicas of a target within the maximum and the mode, which later stages enforce.
+fn replicas(view: &VariantView, draft: &Draft) -> u32 {
+    view.replicas_after(view.bounds.max.map_or(draft.target(), |max| draft.target().min(max)))
 }
