@@ -93,6 +93,7 @@ pub(crate) fn validate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
 }
 
 /// An object of a file or a cluster, without schema defaults.
+#[derive(Clone)]
 pub(super) struct SourceObject {
     /// File and line, or kind and name in the cluster.
     pub(super) place: String,

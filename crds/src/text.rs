@@ -104,6 +104,21 @@ pub fn causes(error: &dyn std::error::Error) -> String {
     chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
+/// Value of a flag of a Go program in its command line: one or two dashes, and `=` or the next word. `None` without it.
+pub fn go_flag<'w>(mut words: impl Iterator<Item = &'w str>, name: &str) -> Option<&'w str> {
+    while let Some(word) = words.next() {
+        let flag = word.strip_prefix("--").or_else(|| word.strip_prefix('-'));
+        let Some(rest) = flag.and_then(|flag| flag.strip_prefix(name)) else { continue };
+        if rest.is_empty() {
+            return words.next();
+        }
+        if let Some(value) = rest.strip_prefix('=') {
+            return Some(value);
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

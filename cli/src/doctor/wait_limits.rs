@@ -6,6 +6,7 @@ use serde_json::Value;
 use wva_crds::GoDuration;
 use wva_crds::entries::EndpointPicker;
 use wva_crds::picker_report::PickerReport;
+use wva_crds::text::go_flag;
 
 use super::unreadable::{UnreadableKind, list_or_note};
 use crate::cluster::{
@@ -141,20 +142,10 @@ impl ConfigSource {
     }
 }
 
-/// Value of a flag of Go: one or two dashes, and `=` or the next word.
+/// Value of a flag of a picker.
 pub(super) fn flag<'c>(container: &'c Value, name: &str) -> Option<&'c str> {
-    let mut words = items(container, "/command").chain(items(container, "/args")).filter_map(Value::as_str);
-    while let Some(word) = words.next() {
-        let flag = word.strip_prefix("--").or_else(|| word.strip_prefix('-'));
-        let Some(rest) = flag.and_then(|flag| flag.strip_prefix(name)) else { continue };
-        if rest.is_empty() {
-            return words.next();
-        }
-        if let Some(value) = rest.strip_prefix('=') {
-            return Some(value);
-        }
-    }
-    None
+    let words = items(container, "/command").chain(items(container, "/args"));
+    go_flag(words.filter_map(Value::as_str), name)
 }
 
 /// Of an `EndpointPickerConfig`, in YAML or JSON.

@@ -48,7 +48,7 @@ pub(crate) fn replace(
         ));
     }
     let object = workload.cloned().unwrap_or_else(|| json!({"metadata": {"name": target.name}}));
-    let source = copy_of(scaled_object, object);
+    let source = SourceObject { object, ..scaled_object.clone() };
     let mut read = match workload {
         Some(_) => Workload::new(&source)?,
         None => Workload::without_pods(&source, target),
@@ -57,8 +57,8 @@ pub(crate) fn replace(
         model.map(|model| (model.to_owned(), "from the label model_name of its queries".to_owned()));
     let variants = objects.iter().filter(|source| text(&source.object, "/kind") == KIND);
     let inputs = Inputs {
-        variants: variants.map(|source| copy_of(source, source.object.clone())).collect(),
-        autoscalers: vec![copy_of(scaled_object, scaled_object.object.clone())],
+        variants: variants.cloned().collect(),
+        autoscalers: vec![scaled_object.clone()],
         kubernetes,
         ..Inputs::default()
     };
@@ -77,10 +77,6 @@ pub(crate) fn replace(
         return Err("no object to apply".to_owned());
     };
     Ok(Replacement { variant, scaled_object, notes: planned.notes })
-}
-
-fn copy_of(source: &SourceObject, object: Value) -> SourceObject {
-    SourceObject { place: source.place.clone(), namespace: source.namespace.clone(), object }
 }
 
 /// Admission sets the default cost.

@@ -98,11 +98,9 @@ pub(super) fn convert(
     kubernetes: Option<KubernetesVersion>,
 ) -> Result<BlueprintConversion, String> {
     let scaled_object = &source.object;
-    for (i, trigger) in items(scaled_object, "/spec/triggers").enumerate() {
-        if signal(trigger).is_none() {
-            return Err(other_trigger(i, trigger));
-        }
-    }
+    let read = |(i, trigger)| Ok((signal(trigger).ok_or_else(|| other_trigger(i, trigger))?, trigger));
+    let triggers: Vec<(Signal, &Value)> =
+        items(scaled_object, "/spec/triggers").enumerate().map(read).collect::<Result<_, String>>()?;
     let target = Target::from_object(scaled_object).ok_or("spec.scaleTargetRef names no workload")?;
     let workload = match workloads.find(&source.namespace, &target) {
         WorkloadLookup::Found(workload) => Some(workload),
@@ -114,17 +112,15 @@ pub(super) fn convert(
     let mut entry = Entry::new(text(&variant.object, "/spec/modelID"));
     let mut unresolved = Vec::new();
     let mut changes: Vec<String> = Vec::new();
-    for (i, trigger) in items(scaled_object, "/spec/triggers").enumerate() {
-        let became = match signal(trigger) {
-            Some(signal) => figure(signal, &threshold(trigger), &mut entry),
-            None => continue,
-        };
+    for (i, (signal, trigger)) in triggers.iter().enumerate() {
         let name = Some(text(trigger, "/name")).filter(|name| !name.is_empty()).unwrap_or("without a name");
-        changes.push(format!("spec.triggers[{i}] {name}, threshold {}: {became}", threshold(trigger)));
+        let threshold = threshold(trigger);
+        let became = figure(*signal, &threshold, &mut entry);
+        changes.push(format!("spec.triggers[{i}] {name}, threshold {threshold}: {became}"));
     }
-    if items(scaled_object, "/spec/triggers").any(|trigger| signal(trigger) == Some(Signal::Latency)) {
+    if triggers.iter().any(|(signal, _)| *signal == Signal::Latency) {
         match objectives(objects, &queries(scaled_object).collect::<Vec<_>>()) {
-            Ok(found) => entry.set_objectives(found),
+            Ok(found) => entry.objectives = found,
             Err(problem) => unresolved.push(problem),
         }
     }

@@ -22,7 +22,7 @@ pub(super) struct Entry {
     pub(super) model_id: String,
     pub(super) utilization: Option<f64>,
     pub(super) kv_cache_threshold: Option<f64>,
-    objectives: Objectives,
+    pub(super) objectives: Objectives,
 }
 
 /// In milliseconds.
@@ -35,10 +35,6 @@ pub(super) struct Objectives {
 impl Entry {
     pub(super) fn new(model_id: &str) -> Self {
         Self { model_id: model_id.to_owned(), ..Self::default() }
-    }
-
-    pub(super) fn set_objectives(&mut self, objectives: Objectives) {
-        self.objectives = objectives;
     }
 
     fn yaml(&self) -> String {

@@ -210,6 +210,13 @@ fn cold_start(variant: &VariantView) -> f64 {
     variant.variant.cold_start.map_or(DEFAULT_COLD_START, seconds)
 }
 
+/// `None` before an output length is known.
+fn request_shape(memory: &ThroughputMemory) -> Option<RequestShape> {
+    let input = memory.input.map_or(0.0, f64::from);
+    let output = memory.output.map(f64::from).filter(|output| *output > 0.0)?;
+    Some(RequestShape { input, computed: input * prompts::computed_share(memory), output })
+}
+
 /// `None`: no arrivals are counted, or the model has no variant.
 fn build_verdict(
     model: &ModelView,
@@ -221,12 +228,7 @@ fn build_verdict(
     let cold_start = model.variants.iter().map(cold_start).fold(0.0, f64::max);
     let per_step = arrivals::per_step(memory);
     let forecast = trend::forecast_arrivals(&per_step, cold_start + REACTION)?;
-    let input = memory.input.map_or(0.0, f64::from);
-    let shape = RequestShape {
-        input,
-        computed: input * prompts::computed_share(memory),
-        output: memory.output.map(f64::from).filter(|o| *o > 0.0)?,
-    };
+    let shape = request_shape(memory)?;
     memory.has_burst_floor = bursts::has_burst_floor(model.model.lateness, memory.has_burst_floor);
     let demand = Demand { forecast, shape, cold_start, per_step, has_burst_floor: memory.has_burst_floor };
     Some(match roles {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use wva_crds::entries::EndpointPicker;
+use wva_crds::text::go_flag;
 use wva_runtime::cache::Projection;
 
 use crate::observe::metrics_ports::PORTS;
@@ -56,20 +57,8 @@ impl PickerPod {
     }
 }
 
-/// Value of a flag of Go: one or two dashes, and `=` or the next word.
 fn argument<'c>(container: &'c Container, name: &str) -> Option<&'c str> {
-    let mut words = command_line(container);
-    while let Some(word) = words.next() {
-        let flag = word.strip_prefix("--").or_else(|| word.strip_prefix('-'));
-        let Some(rest) = flag.and_then(|flag| flag.strip_prefix(name)) else { continue };
-        if rest.is_empty() {
-            return words.next();
-        }
-        if let Some(value) = rest.strip_prefix('=') {
-            return Some(value);
-        }
-    }
-    None
+    go_flag(command_line(container), name)
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! How many requests a replica is planned to run at once, for an analysis without its samples.
 
-use super::capacity::RequestShape;
 use super::engine_speed::{EngineSpeed, engine_speeds, engines_per_replica};
 use super::evidence::is_curve_of;
-use super::{learning, prompts};
+use super::{learning, request_shape};
 use crate::snapshot::{Curve, ThroughputMemory};
 use crate::view::{ModelView, VariantView};
 
@@ -28,12 +27,7 @@ pub(in crate::analyze) fn planned_requests(
         .find(|v| v.current > 0 && curve(v).is_some())?;
     let of_reference = curve(reference)?;
     let curves: Vec<usize> = model.variants.iter().map(|v| curve(v).unwrap_or(of_reference)).collect();
-    let input = learned.input.map_or(0.0, f64::from);
-    let shape = RequestShape {
-        input,
-        computed: input * prompts::computed_share(learned),
-        output: learned.output.map(f64::from).filter(|output| *output > 0.0)?,
-    };
+    let shape = request_shape(learned)?;
     let engines = engine_speeds(model, learned, &curves, shape);
     let requests = |(engine, view): (&EngineSpeed, &VariantView)| {
         let ratio = if curve(view).is_some() { 1.0 } else { view.cost() / reference.cost() };
