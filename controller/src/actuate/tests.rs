@@ -10,6 +10,7 @@ use wva_fakes::{FakeApi, Method, Reply, Request};
 use wva_runtime::leadership::Leadership;
 
 use super::*;
+use crate::observe::metrics_ports::MetricsPort;
 
 const PODS: &str = "/api/v1/namespaces/ns/pods";
 const SCALE: &str = "/apis/apps/v1/namespaces/ns/deployments/d/scale";
@@ -361,4 +362,20 @@ async fn a_replica_that_does_not_lead_writes_nothing() {
     let outcome = actuator.apply(&step(1, 0), &|| true).await;
     assert!(matches!(outcome, Err(ActuateError::NotLeading(_))), "{outcome:?}");
     assert_eq!(replicas(&fake), 1);
+}
+
+/// Pages of pickers and of servers have one budget for each namespace.
+#[tokio::test]
+async fn a_picker_that_spends_the_budget_leaves_none_for_servers() {
+    let port = serve("127.0.0.1:0", &[("/metrics", RUNNING)]).await;
+    let _ = servers();
+    let budget = crate::PageBudget::default();
+    let servers = ModelServers::new(budget.clone()).unwrap();
+    let pods = || [("p", "127.0.0.1".parse().unwrap())].into_iter();
+    let ports = [MetricsPort { number: port, tls: false }];
+    assert_eq!(servers.query_requests("ns", pods(), &ports).await.len(), 1);
+    // What `PickerPoller` calls for the bytes of a page.
+    budget.spend("ns", 32 << 20);
+    assert_eq!(servers.query_requests("ns", pods(), &ports).await.len(), 0, "the namespace has a debt");
+    assert_eq!(servers.query_requests("other", pods(), &ports).await.len(), 1);
 }

@@ -26,9 +26,8 @@ const MODEL: &str = "qwen";
 /// Name of the workload, as in the blueprints.
 const WORKLOAD: &str = "decode";
 const REPLICAS: u32 = 3;
-/// An emulated replica serves 5.4 requests a second of this engine, so the load needs three.
+/// An emulated replica serves 5.4 requests a second of this engine.
 const ENGINE: Engine = Engine { a: 0.015, b: 0.000_5, c: 0.000_05 };
-const RATE: f64 = 10.5;
 /// Longer than KEDA's fallback needs, and than several cycles of wva.
 const WATCHED: Duration = Duration::from_mins(1);
 
@@ -78,7 +77,7 @@ impl<'a> Site<'a> {
             .await?;
         let fixture = VariantFixture { model: MODEL.to_owned(), ..VariantFixture::new(&namespace, WORKLOAD) };
         let fleet =
-            Fleet::start(testbed, FleetConfig { engine: Some(ENGINE), rate: RATE, ..fixture.fleet() })?;
+            Fleet::start(testbed, FleetConfig { engine: Some(ENGINE), rate: rate(name), ..fixture.fleet() })?;
         let fixture = fixture.replicas(REPLICAS).port(fleet.port());
         let served = format!("args: [--served-model-name={MODEL}]\n        ports:");
         let workload = fixture.deployment().replacen("ports:", &served, 1);
@@ -102,13 +101,22 @@ impl<'a> Site<'a> {
             testbed.prometheus_rules(name, &rules["spec"]).await?;
         }
         site.apply(&site.scaled_object()?.to_string()).await?;
-        site.follows("-prometheus", "the blueprint").await?;
+        site.follows(site.own_metric(), "the blueprint").await?;
         Ok(site)
     }
 
     fn scaled_object(&self) -> anyhow::Result<&Value> {
         let found = self.blueprint.iter().find(|object| object["kind"] == "ScaledObject");
         found.context("the fixture has no ScaledObject")
+    }
+
+    /// Part of the name of its metric in KEDA's HPA. Triggers in a formula make one.
+    fn own_metric(&self) -> &'static str {
+        if self.blueprint[0].pointer("/spec/advanced/scalingModifiers").is_some() {
+            "composite-metric"
+        } else {
+            "-prometheus"
+        }
     }
 
     /// Shows a wrong value at once: by default an HPA waits five minutes before it scales down.
@@ -141,7 +149,7 @@ impl<'a> Site<'a> {
     /// The blueprint as it was, without the variant.
     async fn go_back(&self) -> anyhow::Result<()> {
         self.apply(&self.scaled_object()?.to_string()).await?;
-        self.follows("-prometheus", "the blueprint again").await?;
+        self.follows(self.own_metric(), "the blueprint again").await?;
         let delete = ["delete", "va", WORKLOAD, "-n", &self.namespace];
         self.testbed.kubectl(&delete).await?.success().map(drop)
     }
@@ -171,6 +179,12 @@ impl<'a> Site<'a> {
         let delete = ["delete", "scaledobject", "--all", "-n", &self.namespace, "--wait=false"];
         self.testbed.kubectl(&delete).await?.success().map(drop)
     }
+}
+
+/// Requests a second that need three replicas at the planned utilization, which `wva migrate` takes from the saturation
+/// blueprint and else leaves at its default.
+fn rate(blueprint: &str) -> f64 {
+    if blueprint == "saturation" { 10.5 * 0.7 / 0.85 } else { 10.5 }
 }
 
 fn namespace(name: &str) -> String {
