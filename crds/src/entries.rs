@@ -23,7 +23,8 @@ pub use saturation::{AnalyzerName, Optimizer, SaturationEntry, WarmSpare};
 pub use scale_to_zero::{MAX_RETENTION, ScaleToZero, ScaleToZeroEntry};
 pub use schema::{Kind, schema, schema_text};
 pub use service_class::{
-    Objective, ServiceClassEntry, ServiceClassList, ServiceClassModel, ServiceClassRow, parse_objectives,
+    OLD_OBJECTIVES, Objective, ServiceClassEntry, ServiceClassList, ServiceClassModel, ServiceClassRow,
+    parse_objectives,
 };
 pub use throughput::Throughput;
 #[doc(hidden)]

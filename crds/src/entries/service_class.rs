@@ -1,5 +1,5 @@
 //! Service classes: latency objectives of user classes for each model. The map has two layouts: a list under the key
-//! `serviceClasses`, or one key for each class. Both give the same objectives.
+//! `serviceClasses`, or one key for each class. Both give the same objectives, and name them as the saturation entry does.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use crate::names::SERVICE_CLASSES_KEY;
 
 /// One row of the list `serviceClasses`: one class and one model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(
     title = "Service class of one model",
     description = "The objectives of one service class for one model."
@@ -31,10 +31,16 @@ pub struct ServiceClassRow {
     #[serde(default, deserialize_with = "names", skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Vec<String>>,
     /// Objective for the inter-token latency in milliseconds, above 0. Default: none.
+    #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
+    pub itl_slo: Option<Millis>,
+    /// Objective for the time to first token in milliseconds, above 0. Default: none.
+    #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
+    pub ttft_slo: Option<Millis>,
+    /// Old name of `itlSlo`.
     #[serde(rename = "slo-itl", default)]
     #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub slo_itl: Option<Millis>,
-    /// Objective for the time to first token in milliseconds, above 0. Default: none.
+    /// Old name of `ttftSlo`.
     #[serde(rename = "slo-ttw", default)]
     #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub slo_ttw: Option<Millis>,
@@ -73,7 +79,7 @@ pub struct ServiceClassEntry {
 
 /// Objectives of a class for one model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(title = "Objectives for one model", description = "Objectives of the class for one model.")]
 pub struct ServiceClassModel {
     /// Model, as in `spec.modelID` of its variants.
@@ -81,14 +87,24 @@ pub struct ServiceClassModel {
     #[serde(deserialize_with = "not_empty")]
     pub model: String,
     /// Objective for the inter-token latency in milliseconds, above 0. Default: none.
+    #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
+    pub itl_slo: Option<Millis>,
+    /// Objective for the time to first token in milliseconds, above 0. Default: none.
+    #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
+    pub ttft_slo: Option<Millis>,
+    /// Old name of `itlSlo`.
     #[serde(rename = "slo-tpot", default)]
     #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub slo_tpot: Option<Millis>,
-    /// Objective for the time to first token in milliseconds, above 0. Default: none.
+    /// Old name of `ttftSlo`.
     #[serde(rename = "slo-ttft", default)]
     #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub slo_ttft: Option<Millis>,
 }
+
+/// Old names of objectives in the two layouts, and their present names, which win.
+pub const OLD_OBJECTIVES: [(&str, &str); 4] =
+    [("slo-itl", "itlSlo"), ("slo-ttw", "ttftSlo"), ("slo-tpot", "itlSlo"), ("slo-ttft", "ttftSlo")];
 
 /// Reads at least one name; refuses `""`.
 fn names<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
@@ -134,8 +150,8 @@ pub fn parse_objectives(key: &str, text: &str) -> Result<Vec<Objective>, Vec<Fau
             priority: row.priority,
             model: row.model,
             namespaces: row.namespaces,
-            itl: row.slo_itl,
-            ttft: row.slo_ttw,
+            itl: row.itl_slo.or(row.slo_itl),
+            ttft: row.ttft_slo.or(row.slo_ttw),
         };
         return Ok(rows.into_iter().map(objective).collect());
     }
@@ -150,8 +166,8 @@ pub fn parse_objectives(key: &str, text: &str) -> Result<Vec<Objective>, Vec<Fau
         priority,
         model: model.model,
         namespaces: namespaces.clone(),
-        itl: model.slo_tpot,
-        ttft: model.slo_ttft,
+        itl: model.itl_slo.or(model.slo_tpot),
+        ttft: model.ttft_slo.or(model.slo_ttft),
     };
     Ok(data.into_iter().map(objective).collect())
 }

@@ -1,8 +1,10 @@
 //! Rules about single entries. Each kind of fault has its own rule.
 
+use serde_json::{Value as Json, json};
 use wva_crds::GoDuration;
 use wva_crds::entries::{
-    DEFAULT_ENTRY, FaultKind, MAX_ENTRIES, MAX_RETENTION, Optimizer, SaturationEntry, ScaleToZeroEntry,
+    DEFAULT_ENTRY, FaultKind, MAX_ENTRIES, MAX_RETENTION, OLD_OBJECTIVES, Optimizer, SaturationEntry,
+    ScaleToZeroEntry,
 };
 use wva_crds::settings::Value;
 
@@ -13,6 +15,7 @@ use crate::maps::names::MapRole;
 use crate::maps::parse::MAX_FAULTS;
 use crate::maps::{DENY, WARN};
 use crate::rule::{Check, Rule};
+use crate::text::show;
 
 const LONG_RETENTION: GoDuration = GoDuration::from_secs(24 * 3600);
 
@@ -129,6 +132,68 @@ pub(crate) const NO_OPTIMIZER: Rule = Rule {
     }),
     ..WARN
 };
+
+pub(crate) const TWO_OBJECTIVES: Rule = Rule {
+    code: "WVA-CM-029",
+    message: "{found}, but {other}; keep one of them",
+    docs: "An entry of a service class states one objective by its present and by its old name, with different values. For a \
+           stored entry the present name (`itlSlo`, `ttftSlo`) wins.",
+    check: Check::ConfigMap(|facts, out| {
+        for old in old_objectives(facts) {
+            let Some(new) = old.new.filter(|new| *new != old.value) else { continue };
+            let stated = format!("{} is {}", old.name, old.value);
+            out.add_at(old.field, show(new), stated);
+            out.set_basis(json!([new, old.value]));
+        }
+    }),
+    ..DENY
+};
+
+pub(crate) const OLD_OBJECTIVE: Rule = Rule {
+    code: "WVA-CM-065",
+    message: "old name; write {other}",
+    docs: "An entry of a service class states an objective by a name of llm-d WVA. It still works. The saturation entry and \
+           the service classes name objectives alike: `itlSlo` and `ttftSlo`.",
+    check: Check::ConfigMap(|facts, out| {
+        for old in old_objectives(facts).filter(|old| old.new.is_none()) {
+            let line = format!("{}: {}", old.new_name, old.value);
+            out.add_at(old.field.replace(old.new_name, old.name), "", line);
+        }
+    }),
+    ..WARN
+};
+
+/// An objective by its old name.
+struct OldObjective<'f> {
+    /// Field of the present name.
+    field: String,
+    name: &'static str,
+    new_name: &'static str,
+    value: &'f Json,
+    /// Value of the present name.
+    new: Option<&'f Json>,
+}
+
+fn old_objectives<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = OldObjective<'f>> + 'f {
+    let is_read = facts.role == MapRole::ServiceClasses && facts.has_entries();
+    let entries = is_read.then(|| facts.entries().valid()).into_iter().flatten();
+    let items = entries.flat_map(|entry| {
+        let value = entry.value();
+        let (items, path) = match value.and_then(|value| value.get("data")) {
+            Some(data) => (data.as_array(), ".data"),
+            None => (value.and_then(Json::as_array), ""),
+        };
+        let field = move |i| format!("{}{path}[{i}]", entry_field(&entry.key));
+        items.into_iter().flatten().enumerate().map(move |(i, item)| (field(i), item))
+    });
+    items.flat_map(|(field, item)| {
+        OLD_OBJECTIVES.into_iter().filter_map(move |(name, new_name)| {
+            let value = item.get(name)?;
+            let field = format!("{field}.{new_name}");
+            Some(OldObjective { field, name, new_name, value, new: item.get(new_name) })
+        })
+    })
+}
 
 fn max_retention(facts: &MapFacts<'_>) -> GoDuration {
     match facts.running.and_then(|running| running.values.get("WVA_MAX_RETENTION_PERIOD")) {
