@@ -1,6 +1,7 @@
 //! HTTP endpoints: health, metrics, and debug, which has no authentication and listens only on loopback.
 
 mod debug;
+mod metrics;
 
 use std::fmt::Write;
 use std::net::TcpListener;
@@ -12,8 +13,6 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use prometheus::proto::MetricFamily;
-use prometheus::{Encoder, Registry, TextEncoder};
 use tokio_util::sync::CancellationToken;
 use wva_controller::CycleProgress;
 use wva_runtime::SyncStatus;
@@ -21,6 +20,7 @@ use wva_runtime::auth::{Action, AuthError, DelegatedAuth, Peer, RETRY_AFTER};
 use wva_runtime::server::{self, Connection, Limits};
 
 pub(crate) use debug::debug_router;
+pub(crate) use metrics::{Series, metrics_router};
 
 /// Serves HTTPS if `tls` is set.
 pub(crate) async fn serve(
@@ -151,37 +151,12 @@ pub(crate) fn health_router(readiness: Arc<Readiness>) -> Router {
     Router::new().route("/healthz", get(healthy)).route("/readyz", get(ready))
 }
 
-/// Calls the argument for each metric family.
-pub(crate) type Series = Arc<dyn Fn(&mut dyn FnMut(MetricFamily)) + Send + Sync>;
-
-/// Registered metrics, then the series of variants.
-pub(crate) fn metrics_router(registry: Registry, series: Option<Series>) -> Router {
-    let answer = move || std::future::ready(scrape(&registry, series.as_ref()));
-    Router::new().route("/metrics", get(answer))
-}
-
-fn scrape(registry: &Registry, series: Option<&Series>) -> Response {
-    let encoder = TextEncoder::new();
-    let mut text = Vec::new();
-    let mut written = encoder.encode(&registry.gather(), &mut text);
-    if let Some(series) = series {
-        series(&mut |family| {
-            if written.is_ok() {
-                written = encoder.encode(&[family], &mut text);
-            }
-        });
-    }
-    match written {
-        Ok(()) => ([(header::CONTENT_TYPE, encoder.format_type().to_owned())], text).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
     use std::time::Duration;
 
+    use prometheus::Registry;
     use serde_json::json;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+use wva_crds::names::PLURAL;
 
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -31,6 +32,14 @@ impl Metrics {
         )?;
         registry.register(Box::new(duration.clone()))?;
         registry.register(Box::new(total.clone()))?;
+        // The first review of each kind is an increase, too.
+        for resource in [PLURAL, "configmaps"] {
+            for operation in ["CREATE", "UPDATE"] {
+                for (allowed, code) in [("true", "200"), ("false", "422")] {
+                    total.with_label_values(&[resource, operation, allowed, code]).inc_by(0);
+                }
+            }
+        }
         Ok(Self { duration, total })
     }
 

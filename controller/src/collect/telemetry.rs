@@ -7,6 +7,9 @@ use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Reg
 
 use crate::collect::signals::{COMPLETED, Query};
 
+/// Results of a cycle.
+const RESULTS: [&str; 2] = ["ok", "degraded"];
+
 /// Handles of the controller's own metrics.
 #[derive(Clone, Debug)]
 pub struct Telemetry {
@@ -69,6 +72,9 @@ impl Telemetry {
             telemetry.query_errors.with_label_values(&[query]).inc_by(0);
             telemetry.partial_answers.with_label_values(&[query]).inc_by(0);
         }
+        for result in RESULTS {
+            telemetry.cycles.with_label_values(&[result]).inc_by(0);
+        }
         Ok(telemetry)
     }
 
@@ -89,7 +95,8 @@ impl Telemetry {
     pub fn record_cycle(&self, duration: Duration, all_analyzed: bool, unmapped: usize) {
         let no_labels: [&str; 0] = [];
         self.cycle_seconds.with_label_values(&no_labels).observe(duration.as_secs_f64());
-        self.cycles.with_label_values(&[if all_analyzed { "ok" } else { "degraded" }]).inc();
+        let [ok, degraded] = RESULTS;
+        self.cycles.with_label_values(&[if all_analyzed { ok } else { degraded }]).inc();
         self.unmapped.set(i64::try_from(unmapped).unwrap_or(i64::MAX));
     }
 }

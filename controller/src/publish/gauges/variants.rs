@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use prometheus::proto::{Metric, MetricFamily, MetricType};
+use wva_crds::ConditionType;
 use wva_scaling::snapshot::{Mode, Variant};
 use wva_scaling::{Decision, Reason};
 
@@ -34,7 +35,7 @@ impl VariantSeries {
         take(family("wva_variant_queue_length", help, MetricType::GAUGE, queue));
         self.follow_families(exported, take);
         let conditions = exported.values().flat_map(|e| self.conditions(e));
-        let help = "The variant's conditions with their present status and reason.";
+        let help = "Ready, and the variant's conditions that are not True, with their status and reason.";
         take(family("wva_variant_condition", help, MetricType::GAUGE, conditions));
         let limits = exported.values().flat_map(|e| self.limits(e));
         let help = "What keeps the variant from more replicas in the last decision.";
@@ -86,17 +87,20 @@ impl VariantSeries {
     }
 
     fn conditions(&self, exported: &Exported<'_>) -> Vec<Metric> {
-        let one = |(type_, draft): (&str, &ConditionDraft)| {
+        let one = |(type_, draft): (ConditionType, &ConditionDraft)| {
             let labels = [
                 ("namespace", &*exported.key.namespace),
-                ("reason", draft.reason),
+                ("reason", draft.reason.as_str()),
                 ("status", draft.status.as_str()),
-                ("type", type_),
+                ("type", type_.as_str()),
                 ("variant_name", &exported.key.name),
             ];
             self.gauge_metric(&labels, 1.0)
         };
-        exported.variant.conditions.all().map(one).collect()
+        let is_shown = |(type_, draft): &(ConditionType, &ConditionDraft)| {
+            *type_ == ConditionType::Ready || !draft.is_true()
+        };
+        exported.variant.conditions.all().filter(is_shown).map(one).collect()
     }
 
     fn limits(&self, exported: &Exported<'_>) -> Vec<Metric> {
