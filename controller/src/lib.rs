@@ -20,7 +20,7 @@ pub use collect::prometheus::{
 pub use collect::telemetry::Telemetry;
 pub use config::{ConfigMaps, ConfigReloads, main_map, watch_config_maps};
 pub use cycle::engine::{Actuation, CycleProgress, Engine, EngineConfig, EngineMetrics, Sources};
-pub use model::conditions::{ConditionDraft, ConditionStatus, NEED_MET, SIGNAL_FOLLOWED};
+pub use model::conditions::ConditionDraft;
 pub use model::moment::MAX_TARGET_AGE;
 pub use model::orphan::{Orphan, OrphanEvidence};
 pub use model::published::{Published, PublishedVariant, Reader, StatusTargets};

@@ -14,4 +14,3 @@ pub(crate) mod reported;
 pub(crate) mod signal_problem;
 pub(crate) mod status_fingerprint;
 pub(crate) mod step;
-pub(crate) mod unmet_need;

@@ -1,6 +1,7 @@
 //! API of wva: the `VariantAutoscaling` resource, public names, settings, ConfigMap entries and the files generated
 //! from them. No I/O.
 
+pub mod conditions;
 pub mod digest;
 pub mod duration;
 pub mod entries;
@@ -15,6 +16,7 @@ pub mod settings;
 pub mod text;
 pub mod variant;
 
+pub use conditions::{ConditionReason, ConditionStatus, ConditionType};
 pub use duration::GoDuration;
 pub use variant::{
     Actuation, ControllerState, LearnedCurves, OptimizedAlloc, RefusedCount, ScaleTargetRef,

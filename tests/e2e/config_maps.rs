@@ -267,7 +267,7 @@ async fn invalid_entry_keeps_the_last_valid_value(
     // Without a valid value the defaults apply, and the variant reports it.
     cluster.apply_saturation_map(served, json!({"default": "kvCacheThreshold: high"})).await?;
     let names_it = |va: &Value| {
-        has_condition(va, "OptimizationReady", ("False", "InvalidConfiguration"))
+        has_condition(va, "OptimizationReady", ("True", "InvalidConfiguration"))
             && va["status"].to_string().contains("kvCacheThreshold")
     };
     cluster.wait_for(served, "served", "name the invalid field", names_it).await?;

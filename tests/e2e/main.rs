@@ -15,6 +15,7 @@ mod migration;
 mod old_objects;
 mod operations;
 mod outage;
+mod readiness;
 mod releases;
 mod rollout;
 mod router;

@@ -109,7 +109,7 @@ async fn no_outage_changes_a_target() -> anyhow::Result<()> {
     let before = events(&testbed, &ns, "SafetyNetActivated").await?.len();
     let install = Install::start(&testbed, &options).await?;
     cluster = Cluster { testbed, install };
-    wait_without_change(&cluster, &ns, "after a restart without Prometheus", ("True", "SafetyNet")).await?;
+    wait_without_change(&cluster, &ns, "after a restart without Prometheus", ("False", "SafetyNet")).await?;
     wait_for_series(&cluster, &ns).await?;
 
     // Back: the low load is seen, and the program may scale down.
@@ -124,10 +124,10 @@ async fn no_outage_changes_a_target() -> anyhow::Result<()> {
 
 /// Prometheus is stopped: conditions, the log and one event report that the last target is held.
 async fn safety_net_holds_target(cluster: &Cluster, ns: &str) -> anyhow::Result<()> {
-    wait_without_change(cluster, ns, "while Prometheus is stopped", ("True", "SafetyNet")).await?;
+    wait_without_change(cluster, ns, "while Prometheus is stopped", ("False", "SafetyNet")).await?;
     let is_held = |va: &Value| {
         has_condition(va, "MetricsAvailable", ("False", "PrometheusError"))
-            && has_condition(va, "Ready", ("True", "SafetyNet"))
+            && has_condition(va, "Ready", ("False", "SafetyNet"))
     };
     cluster.wait_for(ns, "held", "report that its target is held", is_held).await?;
     let log = cluster.install.process().log();

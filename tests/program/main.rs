@@ -6,6 +6,7 @@ mod certs;
 mod cli;
 mod cli_page;
 mod command_table;
+mod conditions_page;
 mod configuration_page;
 mod dashboards;
 mod docs;

@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::jiff::SignedDuration;
 use kube::core::{Selector, SelectorExt as _};
 use serde_json::Value;
+use wva_crds::ConditionType;
 use wva_crds::names::MODE_ANNOTATION;
 use wva_crds::picker_report::PickerReport;
 use wva_rules::Target;
@@ -79,8 +80,8 @@ impl<'a> VariantState<'a> {
         self.facts.pods.iter().filter(is_member).collect()
     }
 
-    pub(super) fn condition(&self, type_: &str) -> Option<&'a Value> {
-        cluster::condition(self.object, type_)
+    pub(super) fn condition(&self, type_: ConditionType) -> Option<&'a Value> {
+        cluster::condition(self.object, type_.as_str())
     }
 
     pub(super) fn mode(&self) -> &'a str {

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
-use wva_controller::{MAX_TARGET_AGE, NEED_MET, SIGNAL_FOLLOWED, detect_orphan};
+use wva_controller::{MAX_TARGET_AGE, detect_orphan};
+use wva_crds::ConditionType;
 use wva_rules::Target;
 use wva_scaling::Snapshot;
 use wva_scaling::resolve::{Entries, Saturation};
@@ -318,13 +319,16 @@ fn condition(state: &ClusterState<'_>, variant: &Value) -> String {
     }
     let Some(ready) = cluster::condition(variant, "Ready") else { return "no status yet".to_owned() };
     let prefix = if text(ready, "/status") == "True" { "" } else { "not ready: " };
-    let failing = |type_| cluster::condition(variant, type_).filter(|c| text(c, "/status") == "False");
-    let not_followed = failing(SIGNAL_FOLLOWED).map(|c| format!("not followed: {}", text(c, "/reason")));
+    let failing = |type_: ConditionType| {
+        cluster::condition(variant, type_.as_str()).filter(|c| text(c, "/status") == "False")
+    };
+    let not_followed =
+        failing(ConditionType::SignalFollowed).map(|c| format!("not followed: {}", text(c, "/reason")));
     let ready_reason = text(ready, "/reason");
     // Each trouble is named once.
     let shown = Some(format!("{prefix}{ready_reason}")).filter(|_| ready_reason != "SignalNotFollowed");
     let is_other = |reason: &&str| *reason != ready_reason && *reason != "SignalNotFollowed";
-    let need = failing(NEED_MET).map(|c| text(c, "/reason")).filter(is_other);
+    let need = failing(ConditionType::NeedMet).map(|c| text(c, "/reason")).filter(is_other);
     let need = need.map(|reason| format!("need not met: {reason}"));
     let reason = [shown, not_followed, need].into_iter().flatten().collect::<Vec<_>>().join(", ");
     match target_age(variant, state.now).filter(|age| *age > MAX_TARGET_AGE) {

@@ -6,6 +6,7 @@ mod ready;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use wva_crds::{ConditionReason, ConditionStatus, ConditionType};
 use wva_runtime::Availability;
 use wva_scaling::snapshot::{AnalyzerName, Mode};
 use wva_scaling::{Decision, FallbackSource, Reason};
@@ -15,7 +16,7 @@ pub(crate) use self::need::{NeedState, SiblingIndex, Siblings};
 use self::ready::ready;
 pub(crate) use self::ready::{not_carried_out_message, stuck_message, waiting_message};
 use crate::collect::sample::Incomplete;
-use crate::model::conditions::{ConditionDraft, ConditionStatus, Conditions, VariantError};
+use crate::model::conditions::{ConditionDraft, Conditions, VariantError};
 use crate::model::status_fingerprint::StatusFingerprint;
 
 #[derive(Clone, Copy, Debug)]
@@ -51,28 +52,28 @@ pub(crate) struct DecisionEffect {
     pub(crate) has_siblings: bool,
 }
 
-pub(crate) fn condition_true(reason: &'static str, message: impl Into<String>) -> ConditionDraft {
+pub(crate) fn condition_true(reason: ConditionReason, message: impl Into<String>) -> ConditionDraft {
     ConditionDraft { status: ConditionStatus::True, reason, message: message.into() }
 }
 
-pub(crate) fn condition_false(reason: &'static str, message: impl Into<String>) -> ConditionDraft {
+pub(crate) fn condition_false(reason: ConditionReason, message: impl Into<String>) -> ConditionDraft {
     ConditionDraft { status: ConditionStatus::False, reason, message: message.into() }
 }
 
-pub(crate) fn condition_unknown(reason: &'static str, message: impl Into<String>) -> ConditionDraft {
+pub(crate) fn condition_unknown(reason: ConditionReason, message: impl Into<String>) -> ConditionDraft {
     ConditionDraft { status: ConditionStatus::Unknown, reason, message: message.into() }
 }
 
 /// `SignalFollowed` without a published target.
 #[must_use]
 pub(crate) fn not_published() -> ConditionDraft {
-    condition_unknown("NotPublished", "No target is published, so there is nothing to follow")
+    condition_unknown(ConditionReason::NotPublished, "No target is published, so there is nothing to follow")
 }
 
 /// `NeedMet` without a decision.
 #[must_use]
 pub(crate) fn not_decided() -> ConditionDraft {
-    condition_unknown("NotAnalyzed", "Without a decision the need of the model is not known")
+    condition_unknown(ConditionReason::NotAnalyzed, "Without a decision the need of the model is not known")
 }
 
 #[must_use]
@@ -85,11 +86,11 @@ pub(crate) fn conditions(source: ConditionSource<'_>) -> Conditions {
         ConditionSource::Decided { decision, query_error, had_target, newly_ready, effect } => {
             let awaited = startup_message(decision, newly_ready);
             let metrics_available = metrics_available(decision, query_error, awaited.clone());
-            let awaited = awaited.filter(|_| metrics_available.reason == "MetricsMissing");
+            let awaited = awaited.filter(|_| metrics_available.reason == ConditionReason::MetricsMissing);
             let optimization_ready = optimization_ready(decision, had_target, awaited);
             Conditions {
                 ready: ready(decision, &optimization_ready, effect),
-                target_resolved: condition_true("TargetFound", "The target workload exists"),
+                target_resolved: condition_true(ConditionReason::TargetFound, "The target workload exists"),
                 metrics_available,
                 optimization_ready,
                 signal_followed: effect.signal.clone(),
@@ -101,27 +102,26 @@ pub(crate) fn conditions(source: ConditionSource<'_>) -> Conditions {
 
 fn invalid(error: &VariantError) -> Conditions {
     let (reason, message) = match error {
-        VariantError::Invalid(problem) => ("InvalidConfiguration", format!("Validation failed: {problem}")),
+        VariantError::Invalid(problem) => {
+            (ConditionReason::InvalidConfiguration, format!("Validation failed: {problem}"))
+        }
         VariantError::Conflict { with, target } => (
-            "TargetConflict",
+            ConditionReason::TargetConflict,
             format!(
                 "VariantAutoscaling '{with}' is older and has the same target {target}: delete one of the two, or change spec.scaleTargetRef of this one"
             ),
         ),
     };
     let suspended = format!("Scaling is suspended until this is fixed. {message}");
+    let skipped = match error {
+        VariantError::Invalid(_) => ConditionReason::InvalidConfiguration,
+        VariantError::Conflict { .. } => ConditionReason::SkippedProcessing,
+    };
     Conditions {
         ready: condition_false(reason, message),
-        target_resolved: if reason == "TargetConflict" {
-            condition_true("TargetFound", "The target workload belongs to another VariantAutoscaling")
-        } else {
-            condition_false("TargetNotFound", suspended.clone())
-        },
-        metrics_available: condition_false("MetricsMissing", suspended.clone()),
-        optimization_ready: condition_false(
-            if reason == "TargetConflict" { "SkippedProcessing" } else { "InvalidConfiguration" },
-            suspended,
-        ),
+        target_resolved: condition_unknown(ConditionReason::SkippedProcessing, suspended.clone()),
+        metrics_available: condition_unknown(ConditionReason::SkippedProcessing, suspended.clone()),
+        optimization_ready: condition_false(skipped, suspended),
         signal_followed: not_published(),
         need_met: not_decided(),
     }
@@ -157,10 +157,14 @@ fn no_target(kind: &str, name: &str, existed: bool, availability: Option<Availab
     let remedy = if is_missing { ". Create it, or change spec.scaleTargetRef" } else { "" };
     let suspended = format!("No decision: {message}{remedy}");
     Conditions {
-        ready: condition_false("DeploymentNotFound", message.clone()),
-        target_resolved: condition_false("TargetNotFound", message),
-        metrics_available: condition_false("MetricsMissing", suspended.clone()),
-        optimization_ready: condition_false("SkippedProcessing", suspended),
+        ready: condition_false(ConditionReason::DeploymentNotFound, message.clone()),
+        target_resolved: if is_missing {
+            condition_false(ConditionReason::TargetNotFound, message)
+        } else {
+            condition_unknown(ConditionReason::TargetNotReadable, message)
+        },
+        metrics_available: condition_unknown(ConditionReason::SkippedProcessing, suspended.clone()),
+        optimization_ready: condition_false(ConditionReason::SkippedProcessing, suspended),
         signal_followed: not_published(),
         need_met: not_decided(),
     }
@@ -170,7 +174,7 @@ fn no_target(kind: &str, name: &str, existed: bool, availability: Option<Availab
 fn optimization_ready(decision: &Decision, had_target: bool, awaited: Option<String>) -> ConditionDraft {
     if decision.is_woken() && decision.reporting == 0 {
         let message = "Woken by waiting requests: one replica is kept until it reports";
-        return condition_true("ScaleFromZeroMode", message);
+        return condition_true(ConditionReason::ScaleFromZeroMode, message);
     }
     if let Some(source) = decision.safety_net {
         let held = match source {
@@ -184,29 +188,30 @@ fn optimization_ready(decision: &Decision, had_target: bool, awaited: Option<Str
         });
         let cause = awaited.or(failure).unwrap_or_else(|| decision.reason().to_string());
         let message = format!("Holding {held} ({}): {cause}", decision.target());
-        return if had_target {
-            condition_true("SafetyNet", message)
-        } else {
-            condition_false("MetricsUnavailable", message)
-        };
+        let reason =
+            if had_target { ConditionReason::SafetyNet } else { ConditionReason::MetricsUnavailable };
+        return condition_false(reason, message);
     }
     if decision.model_at_zero {
         let hidden = decision.wake_obstacle.filter(|obstacle| obstacle.hides_requests());
         return match hidden.filter(|_| decision.mode == Mode::Auto) {
             Some(obstacle) => condition_false(
-                "NotWakeable",
+                ConditionReason::NotWakeable,
                 format!("The model is at 0 replicas, and requests do not wake it: {obstacle}"),
             ),
-            None => {
-                condition_true("ScaleFromZeroMode", "The model is at 0 replicas; waiting requests wake it")
-            }
+            None => condition_true(
+                ConditionReason::ScaleFromZeroMode,
+                "The model is at 0 replicas; waiting requests wake it",
+            ),
         };
     }
     let missing =
         decision.steps.iter().map(|s| &s.reason).find(|r| matches!(r, Reason::SignalsMissing { .. }));
     let reason = match decision.analyzer {
-        AnalyzerName::Token | AnalyzerName::Throughput if missing.is_none() => "OptimizationSucceeded",
-        _ => "SaturationOnlyMode",
+        AnalyzerName::Token | AnalyzerName::Throughput if missing.is_none() => {
+            ConditionReason::OptimizationSucceeded
+        }
+        _ => ConditionReason::SaturationOnlyMode,
     };
     // Without figures, which would write the status every cycle.
     let mut message = format!("{} -> {}: {}", decision.current, decision.target(), decision.reason().gist());
@@ -226,19 +231,22 @@ pub(crate) fn limiting_reason(decision: &Decision) -> Option<&Reason> {
 }
 
 impl Conditions {
-    /// The decision by the defaults is published, so `Ready` is unchanged, and a more severe reason stays.
+    /// The decision by the defaults is published like any other. A more important reason of `Ready` stays.
     pub(crate) fn note_unusable_settings(&mut self, why: &str) {
-        if self.optimization_ready.is_true() {
-            let decided = &self.optimization_ready.message;
-            let message = format!(
-                "Using the built-in thresholds, since no configured ones are valid: {why}. Decision: {decided}"
-            );
-            self.optimization_ready = condition_false("InvalidConfiguration", message);
+        if !self.optimization_ready.is_true() {
+            return;
+        }
+        let what = format!("Using the built-in thresholds, since no configured ones are valid: {why}");
+        let message = format!("{what}. Decision: {}", self.optimization_ready.message);
+        self.optimization_ready = condition_true(ConditionReason::InvalidConfiguration, message);
+        if self.ready.reason == ConditionReason::Ready {
+            let message = format!("{}. {what}", self.ready.message);
+            self.ready = condition_true(ConditionReason::InvalidConfiguration, message);
         }
     }
 
     pub(crate) fn note_wake_obstacle(&mut self, decision: &Decision) {
-        if self.optimization_ready.reason == "NotWakeable" {
+        if self.optimization_ready.reason == ConditionReason::NotWakeable {
             return;
         }
         if let Some(why) = decision.not_wakeable() {
@@ -261,10 +269,10 @@ impl Conditions {
         generation: Option<i64>,
         now: Timestamp,
     ) -> Vec<Condition> {
-        let with_time = |(type_, draft): (&str, &ConditionDraft)| Condition {
-            type_: type_.to_owned(),
+        let with_time = |(type_, draft): (ConditionType, &ConditionDraft)| Condition {
+            type_: type_.to_string(),
             status: draft.status.as_str().to_owned(),
-            reason: draft.reason.to_owned(),
+            reason: draft.reason.to_string(),
             // Maximum length in the Kubernetes API.
             message: draft.message.chars().take(32_768).collect(),
             observed_generation: generation,

@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
+use wva_crds::{ConditionReason, ConditionStatus};
 use wva_scaling::snapshot::ScaleObstacles;
 
 use crate::cycle::conditions::{condition_false, condition_true, condition_unknown, not_published};
-use crate::model::conditions::{ConditionDraft, ConditionStatus};
+use crate::model::conditions::ConditionDraft;
 use crate::model::moment::Moment;
 use crate::model::reported::SignalCondition;
 use crate::model::signal_problem::SignalProblem;
@@ -253,23 +254,23 @@ fn settles_in(newest: Option<Timestamp>, at: Moment) -> Duration {
 fn undisputed(verdict: &SignalVerdict) -> ConditionDraft {
     match verdict {
         SignalVerdict::Followed { name, note: None } => {
-            condition_true("Followed", format!("{name} follows the target"))
+            condition_true(ConditionReason::Followed, format!("{name} follows the target"))
         }
         SignalVerdict::Followed { name, note: Some(note) } => {
-            condition_true("Followed", format!("{name} follows the target; {note}"))
+            condition_true(ConditionReason::Followed, format!("{name} follows the target; {note}"))
         }
         SignalVerdict::AtZero(name) => condition_true(
-            "AtZero",
+            ConditionReason::AtZero,
             format!(
                 "The workload is at 0 replicas, where {name} does not act; the controller takes the step from 0"
             ),
         ),
         SignalVerdict::ScaledDirectly => condition_true(
-            "ScaledDirectly",
+            ConditionReason::ScaledDirectly,
             "WVA_ACTUATION=scale: the controller scales the workload, so it needs no autoscaler",
         ),
         SignalVerdict::NotVisible => condition_unknown(
-            "NotVisible",
+            ConditionReason::NotVisible,
             "No HPA scales the workload, and the controller cannot read ScaledObjects: grant get, list and watch on them",
         ),
         SignalVerdict::NotFollowed { problem, .. } => {

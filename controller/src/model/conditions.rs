@@ -1,49 +1,14 @@
 //! Conditions of a VariantAutoscaling, without times.
 
-/// Condition types in the order of the status.
-pub(crate) const TYPES: [&str; 6] =
-    ["Ready", "TargetResolved", "MetricsAvailable", "OptimizationReady", SIGNAL_FOLLOWED, NEED_MET];
-/// Type of the condition that an autoscaler follows the target.
-pub const SIGNAL_FOLLOWED: &str = "SignalFollowed";
-/// Type of the condition that what is decided covers what the model needs.
-pub const NEED_MET: &str = "NeedMet";
-
-/// Status of a condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConditionStatus {
-    /// `True`.
-    True,
-    /// `False`.
-    False,
-    /// `Unknown`.
-    Unknown,
-}
-
-impl ConditionStatus {
-    const ALL: [Self; 3] = [Self::True, Self::False, Self::Unknown];
-
-    /// Its text in the API.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::True => "True",
-            Self::False => "False",
-            Self::Unknown => "Unknown",
-        }
-    }
-
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.as_str() == text)
-    }
-}
+use wva_crds::{ConditionReason, ConditionStatus, ConditionType};
 
 /// A condition without its transition time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionDraft {
     /// Status.
     pub status: ConditionStatus,
-    /// Reason, from the closed set of the API.
-    pub reason: &'static str,
+    /// Reason.
+    pub reason: ConditionReason,
     /// Message for people.
     pub message: String,
 }
@@ -72,13 +37,22 @@ pub struct Conditions {
 }
 
 impl Conditions {
+    /// The condition of a type.
+    #[must_use]
+    pub const fn get(&self, type_: ConditionType) -> &ConditionDraft {
+        match type_ {
+            ConditionType::Ready => &self.ready,
+            ConditionType::TargetResolved => &self.target_resolved,
+            ConditionType::MetricsAvailable => &self.metrics_available,
+            ConditionType::OptimizationReady => &self.optimization_ready,
+            ConditionType::SignalFollowed => &self.signal_followed,
+            ConditionType::NeedMet => &self.need_met,
+        }
+    }
+
     /// Each with its type, in the order of the status.
-    pub fn all(&self) -> impl Iterator<Item = (&'static str, &ConditionDraft)> {
-        let Self { ready, target_resolved, metrics_available, optimization_ready, signal_followed, need_met } =
-            self;
-        TYPES
-            .into_iter()
-            .zip([ready, target_resolved, metrics_available, optimization_ready, signal_followed, need_met])
+    pub fn all(&self) -> impl Iterator<Item = (ConditionType, &ConditionDraft)> {
+        ConditionType::ALL.into_iter().map(|type_| (type_, self.get(type_)))
     }
 }
 

@@ -4,15 +4,14 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use wva_crds::{ControllerState, VariantAutoscalingStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use wva_crds::{ConditionReason, ConditionStatus, ConditionType, ControllerState, VariantAutoscalingStatus};
 use wva_scaling::Decision;
 
-use crate::model::conditions::{ConditionDraft, ConditionStatus, NEED_MET, SIGNAL_FOLLOWED};
+use crate::model::conditions::ConditionDraft;
 use crate::model::published::PublishedVariant;
-use crate::model::signal_problem::SignalProblem;
-use crate::model::unmet_need::UnmetReason;
 
-/// Version of [`ControllerState`]. This release reads all fields it knows, of any version.
+/// Version of [`ControllerState`]. A release that changes the meaning of a field raises it.
 const VERSION: i32 = 1;
 
 /// Reported once by a Warning event while it lasts.
@@ -59,9 +58,9 @@ pub struct ReportedState {
     pub(crate) problems: BTreeSet<Problem>,
     pub(crate) limited_by: Option<String>,
     /// Reason of the condition `SignalFollowed` while it is False.
-    pub(crate) signal_problem: Option<&'static str>,
+    pub(crate) signal_problem: Option<ConditionReason>,
     /// Reason of the condition `NeedMet` while it is False.
-    pub(crate) unmet: Option<UnmetReason>,
+    pub(crate) unmet: Option<ConditionReason>,
 }
 
 impl ReportedState {
@@ -69,7 +68,7 @@ impl ReportedState {
         let decision = variant.decision.as_ref();
         let has = |problem: fn(&Decision) -> bool| decision.is_some_and(problem);
         let problems = [
-            (Problem::TargetNotFound, variant.conditions.ready.reason == "DeploymentNotFound"),
+            (Problem::TargetNotFound, variant.conditions.ready.reason == ConditionReason::DeploymentNotFound),
             (Problem::SafetyNetActivated, has(|d| d.safety_net.is_some())),
             (Problem::Stuck, has(|d| d.stuck)),
             (Problem::NotCarriedOut, has(|d| d.not_carried_out.is_some())),
@@ -86,7 +85,7 @@ impl ReportedState {
                 .map(|draft| draft.reason),
             unmet: Some(&variant.conditions.need_met)
                 .filter(|draft| draft.status == ConditionStatus::False)
-                .and_then(|draft| UnmetReason::parse(draft.reason)),
+                .map(|draft| draft.reason),
         }
     }
 
@@ -100,11 +99,9 @@ impl ReportedState {
             signal_problem: signal_condition(status)
                 .filter(|condition| condition.draft.status == ConditionStatus::False)
                 .map(|condition| condition.draft.reason),
-            unmet: status
-                .conditions
-                .iter()
-                .find(|c| c.type_ == NEED_MET && c.status == ConditionStatus::False.as_str())
-                .and_then(|condition| UnmetReason::parse(&condition.reason)),
+            unmet: find_condition(status, ConditionType::NeedMet)
+                .filter(|c| c.status == ConditionStatus::False.as_str())
+                .and_then(|condition| ConditionReason::parse(&condition.reason)),
         }
     }
 
@@ -128,11 +125,26 @@ pub(crate) struct SignalCondition {
 
 /// `None` for any other reason.
 pub(crate) fn signal_condition(status: &VariantAutoscalingStatus) -> Option<SignalCondition> {
-    let condition = status.conditions.iter().find(|c| c.type_ == SIGNAL_FOLLOWED)?;
-    let reason = SignalProblem::parse_reason(&condition.reason)?;
+    let condition = find_condition(status, ConditionType::SignalFollowed)?;
+    let reason = ConditionReason::parse(&condition.reason)?;
+    let is_problem = ConditionType::SignalFollowed.reasons(ConditionStatus::False).contains(&reason);
+    if !is_problem {
+        return None;
+    }
     let (status, message) = (ConditionStatus::parse(&condition.status)?, condition.message.clone());
     let draft = ConditionDraft { status, reason, message };
     Some(SignalCondition { draft, since: condition.last_transition_time.0 })
+}
+
+/// The condition of a type in a status.
+pub(crate) fn find_condition(status: &VariantAutoscalingStatus, type_: ConditionType) -> Option<&Condition> {
+    status.conditions.iter().find(|condition| condition.type_ == type_.as_str())
+}
+
+/// Whether a newer release wrote the state. Its fields may mean something else by now, so they are neither read nor
+/// overwritten.
+pub(crate) fn has_newer_state(status: &VariantAutoscalingStatus) -> bool {
+    status.controller_state.as_ref().is_some_and(|state| state.version > VERSION)
 }
 
 /// The next leader reads it.
@@ -141,8 +153,8 @@ pub(crate) fn controller_state(variant: &PublishedVariant) -> ControllerState {
     ControllerState {
         version: VERSION,
         target_seen: variant.target_seen,
-        unanalyzed: variant.conditions.optimization_ready.reason == "MetricsUnavailable",
-        waking: variant.conditions.metrics_available.reason == "ScaleFromZero",
+        unanalyzed: variant.conditions.optimization_ready.reason == ConditionReason::MetricsUnavailable,
+        waking: variant.conditions.metrics_available.reason == ConditionReason::ScaleFromZero,
         problems: reported.problems.iter().map(|problem| problem.reason().to_owned()).collect(),
         limited_by: reported.limited_by,
         refused: variant.refused.clone(),
@@ -211,7 +223,7 @@ mod tests {
     #[test]
     fn unknown_problem_names_are_ignored() {
         let problems = ["Stuck", "Melted"].map(str::to_owned).into();
-        let state = ControllerState { version: 2, problems, ..ControllerState::default() };
+        let state = ControllerState { version: 1, problems, ..ControllerState::default() };
         let status = VariantAutoscalingStatus::default();
         assert_eq!(ReportedState::from_status(&status, &state).problems, BTreeSet::from([Problem::Stuck]));
     }

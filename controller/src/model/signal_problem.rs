@@ -1,6 +1,7 @@
 //! Why no autoscaler follows the target of a variant.
 
 use thiserror::Error;
+use wva_crds::ConditionReason;
 
 /// Reason of the condition `SignalFollowed` while it is not True.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -186,37 +187,31 @@ pub enum SignalProblem {
 }
 
 impl SignalProblem {
-    /// All reasons.
-    pub const REASONS: [&str; 18] = [
-        "NoAutoscaler", "WrongTarget", "SeveralAutoscalers", "AutoscalerPaused", "OtherMetric",
-        "OtherVariant", "WrongMetricTarget", "OutsideBounds", "AutoscalerInactive", "AutoscalerFallback",
-        "MetricsAPIMissing", "MetricsAPIUnavailable", "NoMetricValue", "ValueDiffers", "WorkloadNotScaled",
-        "OtherMetricWins", "WishDiffers", "NotCarriedOut",
-    ];
-
-    /// One of [`Self::REASONS`].
+    /// Its reason in the condition.
     #[must_use]
-    pub const fn reason(&self) -> &'static str {
-        Self::REASONS[match self {
-            Self::NoAutoscaler { .. } => 0,
-            Self::WrongTarget { .. } => 1,
-            Self::SeveralAutoscalers { .. } => 2,
-            Self::AutoscalerPaused { .. } | Self::DirectionPaused { .. } => 3,
-            Self::OtherMetric { .. } => 4,
-            Self::OtherVariant { .. } => 5,
-            Self::WrongMetricTarget { .. } => 6,
-            Self::OutsideBounds { .. } => 7,
-            Self::AutoscalerInactive { .. } => 8,
-            Self::AutoscalerFallback { .. } => 9,
-            Self::MetricsApiMissing { .. } => 10,
-            Self::MetricsApiUnavailable { .. } => 11,
-            Self::NoMetricValue { .. } => 12,
-            Self::ValueDiffers { .. } => 13,
-            Self::WorkloadNotScaled { .. } | Self::ReplicasOverwritten { .. } => 14,
-            Self::OtherMetricWins { .. } => 15,
-            Self::WishDiffers { .. } => 16,
-            Self::NotCarriedOut { .. } => 17,
-        }]
+    pub const fn reason(&self) -> ConditionReason {
+        match self {
+            Self::NoAutoscaler { .. } => ConditionReason::NoAutoscaler,
+            Self::WrongTarget { .. } => ConditionReason::WrongTarget,
+            Self::SeveralAutoscalers { .. } => ConditionReason::SeveralAutoscalers,
+            Self::AutoscalerPaused { .. } | Self::DirectionPaused { .. } => ConditionReason::AutoscalerPaused,
+            Self::OtherMetric { .. } => ConditionReason::OtherMetric,
+            Self::OtherVariant { .. } => ConditionReason::OtherVariant,
+            Self::WrongMetricTarget { .. } => ConditionReason::WrongMetricTarget,
+            Self::OutsideBounds { .. } => ConditionReason::OutsideBounds,
+            Self::AutoscalerInactive { .. } => ConditionReason::AutoscalerInactive,
+            Self::AutoscalerFallback { .. } => ConditionReason::AutoscalerFallback,
+            Self::MetricsApiMissing { .. } => ConditionReason::MetricsApiMissing,
+            Self::MetricsApiUnavailable { .. } => ConditionReason::MetricsApiUnavailable,
+            Self::NoMetricValue { .. } => ConditionReason::NoMetricValue,
+            Self::ValueDiffers { .. } => ConditionReason::ValueDiffers,
+            Self::WorkloadNotScaled { .. } | Self::ReplicasOverwritten { .. } => {
+                ConditionReason::WorkloadNotScaled
+            }
+            Self::OtherMetricWins { .. } => ConditionReason::OtherMetricWins,
+            Self::WishDiffers { .. } => ConditionReason::WishDiffers,
+            Self::NotCarriedOut { .. } => ConditionReason::NotCarriedOut,
+        }
     }
 
     /// What a person does about it.
@@ -264,11 +259,5 @@ impl SignalProblem {
                 "look for another writer of spec.replicas (kubectl get --show-managed-fields), such as a GitOps tool"
             }
         }
-    }
-
-    /// `None` for any other text.
-    #[must_use]
-    pub(crate) fn parse_reason(text: &str) -> Option<&'static str> {
-        Self::REASONS.into_iter().find(|reason| *reason == text)
     }
 }

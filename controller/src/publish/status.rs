@@ -9,7 +9,7 @@ use futures::{StreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use wva_crds::{Actuation, OptimizedAlloc, VariantAutoscaling, VariantAutoscalingStatus};
@@ -22,7 +22,7 @@ use crate::model::published::{Published, PublishedVariant, Reader, StatusTargets
 use crate::model::reported::controller_state;
 use crate::model::status_fingerprint::StatusFingerprint;
 use crate::observe::variants::OwnershipView;
-use crate::observe::watches::variant::revision;
+use crate::observe::watches::variant::{Variant, revision};
 use crate::publish::external_metrics::values::CONFIRMATION_DEADLINE;
 
 /// Interval of writes that only update `lastRunTime`.
@@ -52,6 +52,14 @@ struct WrittenStatus {
     at: Instant,
 }
 
+/// What the next write starts from.
+#[derive(Default)]
+struct PresentStatus {
+    fingerprint: StatusFingerprint,
+    /// Revision of the object; `None` if unknown.
+    revision: Option<u64>,
+}
+
 /// `None` if the present status needs no write.
 #[must_use]
 pub(crate) fn desired_status(
@@ -66,7 +74,8 @@ pub(crate) fn desired_status(
         accelerator: variant.accelerator.clone(),
         last_run_time: Some(Time(now)),
     });
-    let status = VariantAutoscalingStatus {
+    let mut status = VariantAutoscalingStatus {
+        observed_generation: variant.generation,
         desired_optimized_alloc: alloc,
         current_replicas: variant.current.map(count),
         actuation: variant.decision.as_ref().map(|_| Actuation { applied: variant.signal().is_some() }),
@@ -75,6 +84,7 @@ pub(crate) fn desired_status(
         controller_state: Some(controller_state(variant)),
         conditions: variant.conditions.with_times(before, variant.generation, now),
     };
+    before.keep_in(&mut status);
     // `lastRunTime` alone is written at the heartbeat. A time in the future must not stop the heartbeat.
     let is_due = before.last_run.is_none_or(|t| age(t, now) >= heartbeat_after(interval));
     let heartbeat = is_due && status.desired_optimized_alloc.is_some();
@@ -86,18 +96,26 @@ fn heartbeat_after(interval: Duration) -> SignedDuration {
     HEARTBEAT.min(CONFIRMATION_DEADLINE.saturating_sub(interval))
 }
 
-/// Replaces the whole status.
+/// Replaces the whole status, except for a state that is kept. The revision guards conditions of other controllers: one
+/// that is written in between would be lost with the list.
 #[must_use]
-pub(crate) fn merge_patch(status: &VariantAutoscalingStatus) -> Value {
-    json!({"status": {
+pub(crate) fn merge_patch(status: &VariantAutoscalingStatus, revision: Option<u64>) -> Value {
+    let mut patch = json!({"status": {
+        "observedGeneration": status.observed_generation,
         "desiredOptimizedAlloc": status.desired_optimized_alloc,
         "currentReplicas": status.current_replicas,
         "actuation": status.actuation,
         "learned": status.learned,
         "coldStartSeconds": status.cold_start_seconds,
-        "controllerState": status.controller_state,
         "conditions": status.conditions,
-    }})
+    }});
+    if let Some(state) = &status.controller_state {
+        patch["status"]["controllerState"] = json!(state);
+    }
+    if let Some(revision) = revision {
+        patch["metadata"] = json!({"resourceVersion": revision.to_string()});
+    }
+    patch
 }
 
 impl StatusWriter {
@@ -120,7 +138,7 @@ impl StatusWriter {
     }
 
     /// Due steps without a pending write of their target.
-    fn publish_targets(&self, published: &Published, due: &[(VariantKey, StatusFingerprint)]) {
+    fn publish_targets(&self, published: &Published, due: &[(VariantKey, PresentStatus)]) {
         let to_write: BTreeSet<&VariantKey> = due.iter().map(|(key, _)| key).collect();
         let steps = published.steps.iter().filter(|step| !to_write.contains(&step.variant));
         let shown: StatusTargets = steps.filter_map(|step| target_entry(published, &step.variant)).collect();
@@ -176,20 +194,20 @@ impl StatusWriter {
                     // After a start there may be thousands.
                     let variant =
                         source.variants.get(&key).filter(|v| ownership_view.is_managed(&key, &v.uid))?;
-                    let status = desired_status(variant, &before, now, source.interval)?;
-                    let answer = write(&client, &key, &status).await;
-                    Some((key, variant.uid.clone(), StatusFingerprint::from_status(&status), answer))
+                    let status = desired_status(variant, &before.fingerprint, now, source.interval)?;
+                    let answer = write(&client, (&key, &variant.uid), status, before).await;
+                    Some((key, variant.uid.clone(), answer))
                 }
             })
             .buffer_unordered(CONCURRENCY);
         while let Some(done) = writes.next().await {
-            let Some((key, uid, fingerprint, answer)) = done else {
+            let Some((key, uid, answer)) = done else {
                 remaining -= 1;
                 continue;
             };
             log.note(&mut self.failing, &key, answer.as_ref().err());
             match answer {
-                Ok(revision) => {
+                Ok(PresentStatus { fingerprint, revision }) => {
                     remaining -= 1;
                     if published.steps.iter().any(|step| step.variant == key) {
                         self.status_targets.send_modify(|all| all.extend(target_entry(published, &key)));
@@ -206,11 +224,11 @@ impl StatusWriter {
         !log.has_failed
     }
 
-    /// Each with the fingerprint of the present status.
-    fn due_writes(&self, published: &Published) -> Vec<(VariantKey, StatusFingerprint)> {
+    /// Each with the present status.
+    fn due_writes(&self, published: &Published) -> Vec<(VariantKey, PresentStatus)> {
         let of_variant = |(key, variant): (&VariantKey, &Arc<PublishedVariant>)| {
             let before = self.present_status(key, variant);
-            desired_status(variant, &before, published.at, published.interval)
+            desired_status(variant, &before.fingerprint, published.at, published.interval)
                 .is_some()
                 .then(|| (key.clone(), before))
         };
@@ -219,7 +237,7 @@ impl StatusWriter {
 
     /// The last write of this process, or the cached object if that is newer: an earlier leader or a person may have
     /// changed it.
-    fn present_status(&self, key: &VariantKey, variant: &PublishedVariant) -> StatusFingerprint {
+    fn present_status(&self, key: &VariantKey, variant: &PublishedVariant) -> PresentStatus {
         let object = self.ownership_view.variant(key);
         let revision = object.as_ref().and_then(|object| object.revision);
         let ours = self.written.get(key).filter(|ours| ours.uid == variant.uid);
@@ -229,8 +247,10 @@ impl StatusWriter {
             None => true,
         };
         match ours.filter(is_newest) {
-            Some(ours) => ours.fingerprint.clone(),
-            None => object.map(|object| object.status.fingerprint.clone()).unwrap_or_default(),
+            Some(ours) => PresentStatus { fingerprint: ours.fingerprint.clone(), revision: ours.revision },
+            None => object
+                .map(|object| PresentStatus { fingerprint: object.status.fingerprint.clone(), revision })
+                .unwrap_or_default(),
         }
     }
 }
@@ -283,23 +303,60 @@ impl FailureLog {
     }
 }
 
-/// Returns the revision of the object.
+/// Returns what the next write starts from. If another writer came first, it takes over what that one changed.
 async fn write(
     client: &Client,
-    key: &VariantKey,
-    status: &VariantAutoscalingStatus,
-) -> Result<Option<u64>, WriteError> {
+    (key, uid): (&VariantKey, &str),
+    mut status: VariantAutoscalingStatus,
+    mut before: PresentStatus,
+) -> Result<PresentStatus, WriteError> {
     let resource = ApiResource::erase::<VariantAutoscaling>(&());
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
-    let patch = Patch::Merge(merge_patch(status));
     let params = PatchParams { field_manager: Some("wva".to_owned()), ..PatchParams::default() };
+    let mut is_second = false;
+    let written = loop {
+        let patch = Patch::Merge(merge_patch(&status, before.revision));
+        match answer("patch", key, api.patch_status(&key.name, &params, &patch)).await? {
+            Answer::Object(object) => break revision(&object),
+            Answer::Gone => break None,
+            Answer::Conflict(error) if is_second => return Err(error),
+            Answer::Conflict(_) => {}
+        }
+        let newest = match answer("get", key, api.get(&key.name)).await? {
+            Answer::Object(newest) if newest.uid().as_deref() == Some(uid) => newest,
+            Answer::Object(_) | Answer::Gone => break None,
+            Answer::Conflict(error) => return Err(error),
+        };
+        let fingerprint = Variant::read(&newest).status.fingerprint;
+        fingerprint.keep_in(&mut status);
+        before = PresentStatus { fingerprint, revision: revision(&newest) };
+        is_second = true;
+    };
+    Ok(PresentStatus { fingerprint: before.fingerprint.after_write(&status), revision: written })
+}
+
+enum Answer {
+    Object(DynamicObject),
+    /// The object was deleted in the meantime.
+    Gone,
+    Conflict(WriteError),
+}
+
+async fn answer(
+    verb: &'static str,
+    key: &VariantKey,
+    request: impl Future<Output = kube::Result<DynamicObject>>,
+) -> Result<Answer, WriteError> {
     let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
-    let call = ApiCall { verb: "patch", resource: "variantautoscalings/status", namespace, name };
-    match tokio::time::timeout(WRITE_TIMEOUT, api.patch_status(&key.name, &params, &patch)).await {
-        Ok(Ok(object)) => Ok(revision(&object)),
-        // The object was deleted in the meantime.
-        Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
-        Ok(Err(error)) => Err(WriteError::Refused(call.describe_failure(&error))),
+    let call = ApiCall { verb, resource: "variantautoscalings/status", namespace, name };
+    let refused = |error: &kube::Error| WriteError::Refused(call.describe_failure(error));
+    match tokio::time::timeout(WRITE_TIMEOUT, request).await {
+        Ok(Ok(object)) => Ok(Answer::Object(object)),
+        Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(Answer::Gone),
+        Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
+            Ok(Answer::Conflict(refused(&kube::Error::Api(status))))
+        }
+        Ok(Err(error)) => Err(refused(&error)),
         Err(elapsed) => Err(WriteError::NoAnswer(call.describe_failure(&elapsed))),
     }
 }

@@ -1,9 +1,8 @@
 //! Whether an autoscaler follows the target: the judgement of the controller, on the objects as they are now.
 
 use serde_json::Value;
-use wva_controller::{
-    Autoscaler, MetricsApi, SIGNAL_FOLLOWED, SignalFacts, SignalProblem, SignalVerdict, judge_signal,
-};
+use wva_controller::{Autoscaler, MetricsApi, SignalFacts, SignalProblem, SignalVerdict, judge_signal};
+use wva_crds::ConditionType;
 use wva_rules::{SeriesLabels, Target};
 
 use crate::cluster::{entry, number, text};
@@ -24,7 +23,7 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
 }
 
 fn finding(variant: &VariantState<'_>, verdict: SignalVerdict) -> Finding {
-    let reported = variant.condition(SIGNAL_FOLLOWED).filter(|c| text(c, "/status") == "False");
+    let reported = variant.condition(ConditionType::SignalFollowed).filter(|c| text(c, "/status") == "False");
     match verdict {
         SignalVerdict::NotFollowed { problem, .. } => {
             if let Some(reason) = unreadable(variant).filter(|_| is_absence(&problem)) {
@@ -39,7 +38,7 @@ fn finding(variant: &VariantState<'_>, verdict: SignalVerdict) -> Finding {
             );
             if is_step && reported.is_none() {
                 return Finding::unknown(format!(
-                    "{problem}; the condition {SIGNAL_FOLLOWED} reports it if it lasts"
+                    "{problem}; the condition SignalFollowed reports it if it lasts"
                 ));
             }
             Finding::broken(format!("{problem} [{}]", problem.reason()), problem.remedy())

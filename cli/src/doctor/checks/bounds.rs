@@ -1,7 +1,7 @@
 //! Bounds of variant and autoscalers.
 
 use serde_json::Value;
-use wva_controller::NEED_MET;
+use wva_crds::ConditionType;
 
 use crate::cluster::{id, number, text};
 use crate::doctor::chain::Finding;
@@ -107,7 +107,7 @@ fn target_at_limit(variant: &VariantState<'_>, bounds: &Bounds) -> Option<Findin
 
 /// Also in a mode that keeps the replicas. Other checks name what is broken.
 fn unmet_need(variant: &VariantState<'_>) -> Option<Finding> {
-    let unmet = variant.condition(NEED_MET).filter(|need| text(need, "/status") == "False")?;
+    let unmet = variant.condition(ConditionType::NeedMet).filter(|need| text(need, "/status") == "False")?;
     let is_known = matches!(text(unmet, "/reason"), "NotCarriedOut" | "SignalNotFollowed" | "Stuck");
     let explain = format!("wva explain {}", variant.argument());
     (!is_known).then(|| Finding::warning(text(unmet, "/message"), explain))
@@ -115,7 +115,7 @@ fn unmet_need(variant: &VariantState<'_>) -> Option<Finding> {
 
 /// The target was not reached within the hold time.
 fn target_not_reached(variant: &VariantState<'_>) -> Option<Finding> {
-    let ready = variant.condition("Ready").filter(|c| text(c, "/reason") == "NotCarriedOut")?;
+    let ready = variant.condition(ConditionType::Ready).filter(|c| text(c, "/reason") == "NotCarriedOut")?;
     let describe = |autoscaler: &&Value| {
         let (kind, name) = (text(autoscaler, "/kind"), id(autoscaler).name);
         let kind = if kind == "ScaledObject" { "scaledobject" } else { "hpa" };

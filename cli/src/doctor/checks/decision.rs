@@ -1,5 +1,6 @@
 //! Decision for the variant, and whether an analysis is its basis.
 
+use wva_crds::ConditionType;
 use wva_scaling::Decision;
 use wva_scaling::snapshot::QuotaWait;
 
@@ -63,13 +64,14 @@ fn quota_remedy(variant: &VariantState<'_>, cause: Option<&QuotaWait>) -> String
 
 /// Used if no leader answers.
 fn by_status(variant: &VariantState<'_>) -> Finding {
-    let Some(condition) = variant.condition("OptimizationReady") else {
+    let Some(condition) = variant.condition(ConditionType::OptimizationReady) else {
         return Finding::unknown("no leader answered, and the status has no condition OptimizationReady");
     };
     let message = format!("from the status: {}", text(condition, "/message"));
     let remedy = format!("wva explain {}", variant.argument());
     match (text(condition, "/status"), text(condition, "/reason")) {
-        ("True", "SafetyNet") => Finding::warning(message, remedy),
+        // To an older controller the safety net is True.
+        (_, "SafetyNet") | ("True", "InvalidConfiguration") => Finding::warning(message, remedy),
         ("True", _) => Finding::fine(message),
         _ => Finding::broken(message, remedy),
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use wva_crds::ConditionType;
 use wva_scaling::MainSignal;
 use wva_scaling::servers::ServerKind;
 use wva_scaling::snapshot::Replica;
@@ -23,7 +24,7 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     let reports = |replica: &&Replica| replica.kv.is_some() || replica.queue.is_some();
     let reporting: Vec<&Replica> = cycle.replicas.iter().filter(reports).collect();
     if reporting.is_empty() {
-        let condition = variant.condition("MetricsAvailable");
+        let condition = variant.condition(ConditionType::MetricsAvailable);
         let prometheus_error = condition.filter(|c| text(c, "/reason") == "PrometheusError");
         return vec![match prometheus_error {
             Some(error) => Finding::broken(
@@ -107,7 +108,7 @@ pub(super) fn missing_signal(
 }
 
 fn by_status(variant: &VariantState<'_>) -> Finding {
-    let Some(condition) = variant.condition("MetricsAvailable") else {
+    let Some(condition) = variant.condition(ConditionType::MetricsAvailable) else {
         return Finding::unknown("no leader answered, and the status has no condition MetricsAvailable");
     };
     let message = text(condition, "/message");

@@ -2,6 +2,7 @@
 
 use k8s_openapi::jiff::SignedDuration;
 use wva_controller::{MAX_TARGET_AGE, detect_orphan};
+use wva_crds::ConditionType;
 use wva_crds::names::{EXCLUDE_ANNOTATION, INSTANCE_LABEL};
 use wva_rules::{Facts, Severity, apply_defaults, validate};
 
@@ -84,7 +85,8 @@ fn managers(variant: &VariantState<'_>) -> Option<Finding> {
 }
 
 fn target_conflict(variant: &VariantState<'_>) -> Option<Finding> {
-    let ready = variant.condition("Ready").filter(|ready| text(ready, "/reason") == "TargetConflict")?;
+    let ready =
+        variant.condition(ConditionType::Ready).filter(|ready| text(ready, "/reason") == "TargetConflict")?;
     Some(Finding::broken(
         text(ready, "/message"),
         format!("kubectl get va -n {}, then delete one of the two or change its target", variant.namespace),
@@ -105,6 +107,6 @@ fn missing_confirmation(variant: &VariantState<'_>) -> Option<Finding> {
         return (age > MAX_TARGET_AGE).then(|| Finding::broken(message, remedy));
     }
     let age = elapsed_since(text(variant.object, "/metadata/creationTimestamp"), variant.facts.now)?;
-    let is_overdue = variant.condition("Ready").is_none() && age > FIRST_STATUS;
+    let is_overdue = variant.condition(ConditionType::Ready).is_none() && age > FIRST_STATUS;
     is_overdue.then(|| Finding::broken("no controller has written its status", remedy))
 }

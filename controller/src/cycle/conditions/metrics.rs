@@ -1,5 +1,6 @@
 //! Condition `MetricsAvailable`.
 
+use wva_crds::ConditionReason;
 use wva_scaling::servers::{MODEL_SERVERS, ServerSignal};
 use wva_scaling::{Decision, MainSignal, SignalGaps};
 
@@ -29,25 +30,30 @@ pub(super) fn metrics_available(
         return match query_error {
             // At once, not only when the last values have expired.
             Some(error) => condition_false(
-                "PrometheusError",
+                ConditionReason::PrometheusError,
                 format!("{error}. Using the last values of {reporting} replica(s) until they are too old"),
             ),
-            None => condition_true("MetricsFound", metrics_found_message(*reporting, *signal_gaps)),
+            None => {
+                condition_true(ConditionReason::MetricsFound, metrics_found_message(*reporting, *signal_gaps))
+            }
         };
     }
     // The next leader recognizes a requested step from 0 by this reason.
     if decision.is_woken() || (decision.current == 0 && decision.wants_more()) {
         return condition_true(
-            "ScaleFromZero",
+            ConditionReason::ScaleFromZero,
             "The variant was woken from 0 replicas and has not reported yet",
         );
     }
     if decision.model_at_zero {
-        return condition_true("ScaleFromZero", "The model is at 0 replicas, so there is nothing to measure");
+        return condition_true(
+            ConditionReason::ScaleFromZero,
+            "The model is at 0 replicas, so there is nothing to measure",
+        );
     }
     if decision.current == 0 && decision.safety_net.is_none() {
         return condition_true(
-            "MetricsFound",
+            ConditionReason::MetricsFound,
             "This variant is at 0 replicas; the model's other variants report",
         );
     }
@@ -62,21 +68,21 @@ fn metrics_unavailable(
 ) -> ConditionDraft {
     let Decision { model_id, namespace, stale, .. } = decision;
     if let Some(error) = query_error {
-        return condition_false("PrometheusError", error);
+        return condition_false(ConditionReason::PrometheusError, error);
     }
     if *stale > 0 {
         return condition_false(
-            "MetricsStale",
+            ConditionReason::MetricsStale,
             format!(
                 "The newest metrics of {stale} replica(s) are too old: check that Prometheus still scrapes the pods of model {model_id} in namespace {namespace}"
             ),
         );
     }
     if let Some(message) = awaited {
-        return condition_false("MetricsMissing", message);
+        return condition_false(ConditionReason::MetricsMissing, message);
     }
     condition_false(
-        "MetricsMissing",
+        ConditionReason::MetricsMissing,
         format!(
             "No model server metrics for model {model_id} in namespace {namespace}: check that a ServiceMonitor or PodMonitor selects its pods, that the server exports metrics (SGLang: --enable-metrics), and that {} in Prometheus carries the labels namespace and pod",
             kv_usage_names()

@@ -10,8 +10,9 @@ use super::{
     DecisionEffect, condition_false, condition_true, condition_unknown, not_decided, stuck_message,
     waiting_message,
 };
-use crate::model::conditions::{ConditionDraft, ConditionStatus};
-use crate::model::unmet_need::UnmetReason;
+use wva_crds::{ConditionReason, ConditionStatus};
+
+use crate::model::conditions::ConditionDraft;
 
 /// How long an unmet need holds while the target stays: a load at a limit crosses it in every other cycle.
 const UNMET_LASTS: Duration = Duration::from_mins(2);
@@ -108,8 +109,8 @@ fn limiting_step(decision: &Decision) -> Option<&Reason> {
     None
 }
 
-fn unmet(reason: UnmetReason, message: impl Into<String>) -> ConditionDraft {
-    condition_false(reason.as_str(), message)
+fn unmet(reason: ConditionReason, message: impl Into<String>) -> ConditionDraft {
+    condition_false(reason, message)
 }
 
 /// Without figures that change, which would write the status every cycle.
@@ -119,9 +120,9 @@ fn unmet_need(decision: &Decision, signal: &ConditionDraft, siblings: Siblings) 
     }
     let withheld = decision.target_before_mode() > decision.target();
     let by_mode = match decision.mode {
-        Mode::Paused => withheld.then_some(UnmetReason::Paused),
-        Mode::Fixed(_) => withheld.then_some(UnmetReason::Fixed),
-        Mode::Recommend => (decision.target() > decision.current).then_some(UnmetReason::RecommendOnly),
+        Mode::Paused => withheld.then_some(ConditionReason::Paused),
+        Mode::Fixed(_) => withheld.then_some(ConditionReason::Fixed),
+        Mode::Recommend => (decision.target() > decision.current).then_some(ConditionReason::RecommendOnly),
         Mode::Auto => return unmet_in_auto(decision, signal, siblings),
     };
     by_mode.map(|reason| {
@@ -136,9 +137,9 @@ fn unmet_without_analysis(decision: &Decision, siblings: Siblings) -> Option<Con
         return None;
     }
     if let Some(waiting) = &decision.waiting_for_quota {
-        return Some(unmet(UnmetReason::WaitingForQuota, waiting_message(waiting, siblings.exist)));
+        return Some(unmet(ConditionReason::WaitingForQuota, waiting_message(waiting, siblings.exist)));
     }
-    decision.stuck.then(|| unmet(UnmetReason::Stuck, stuck_message(siblings.exist)))
+    decision.stuck.then(|| unmet(ConditionReason::Stuck, stuck_message(siblings.exist)))
 }
 
 fn unmet_in_auto(decision: &Decision, signal: &ConditionDraft, siblings: Siblings) -> Option<ConditionDraft> {
@@ -146,56 +147,63 @@ fn unmet_in_auto(decision: &Decision, signal: &ConditionDraft, siblings: Sibling
     match limiting_step(decision) {
         Some(Reason::AtMaximum { max }) => {
             return Some(unmet(
-                UnmetReason::AtMaximum,
+                ConditionReason::AtMaximum,
                 format!(
                     "The model needs more replicas than the maximum {max} allows: raise the maximum of the variant, its HPA or its ScaledObject, or add a variant"
                 ),
             ));
         }
         Some(Reason::Stuck { .. }) => {
-            return Some(unmet(UnmetReason::Stuck, stuck_message(siblings.exist)));
+            return Some(unmet(ConditionReason::Stuck, stuck_message(siblings.exist)));
         }
         Some(Reason::WaitingForQuota { waiting }) => {
-            return Some(unmet(UnmetReason::WaitingForQuota, waiting_message(waiting, siblings.exist)));
+            return Some(unmet(ConditionReason::WaitingForQuota, waiting_message(waiting, siblings.exist)));
         }
         Some(Reason::CannotGrow { cause }) => {
-            return Some(unmet(UnmetReason::NotCarriedOut, format!("More replicas are needed, but {cause}")));
+            return Some(unmet(
+                ConditionReason::NotCarriedOut,
+                format!("More replicas are needed, but {cause}"),
+            ));
         }
-        Some(reason @ Reason::LimitedBy { .. }) => return limited(UnmetReason::LimitedByGpus, reason),
-        Some(reason @ Reason::LimitedByQuota { .. }) => return limited(UnmetReason::LimitedByQuota, reason),
-        Some(reason @ Reason::YieldsTo { .. }) => return limited(UnmetReason::YieldsTo, reason),
+        Some(reason @ Reason::LimitedBy { .. }) => return limited(ConditionReason::LimitedByGpus, reason),
+        Some(reason @ Reason::LimitedByQuota { .. }) => {
+            return limited(ConditionReason::LimitedByQuota, reason);
+        }
+        Some(reason @ Reason::YieldsTo { .. }) => return limited(ConditionReason::YieldsTo, reason),
         _ => {}
     }
     let given_up = decision.not_carried_out.filter(|desired| *desired > decision.current);
     if let Some(desired) = given_up {
         let message =
             format!("More replicas are needed, but the target {desired} was not carried out: see Ready");
-        return Some(unmet(UnmetReason::NotCarriedOut, message));
+        return Some(unmet(ConditionReason::NotCarriedOut, message));
     }
     if signal.status == ConditionStatus::False && decision.target() > decision.current {
         let message = "More replicas are needed, but no autoscaler follows the target: see SignalFollowed";
-        return Some(unmet(UnmetReason::SignalNotFollowed, message));
+        return Some(unmet(ConditionReason::SignalNotFollowed, message));
     }
     let mut reasons = decision.steps.iter().map(|step| &step.reason);
     let out_of_reach = reasons.find(|reason| matches!(reason, Reason::ObjectiveOutOfReach { .. }))?;
     let message = format!("More replicas do not help; {}", out_of_reach.gist());
-    Some(unmet(UnmetReason::ObjectiveOutOfReach, message))
+    Some(unmet(ConditionReason::ObjectiveOutOfReach, message))
 }
 
 fn need_met(decision: &Decision, signal: &ConditionDraft, siblings: Siblings) -> ConditionDraft {
     match unmet_need(decision, signal, siblings) {
         Some(unmet) if !siblings.cover_need => unmet,
         Some(_) => condition_true(
-            "Covered",
+            ConditionReason::Covered,
             "This variant cannot grow, and other variants of the model grow instead",
         ),
-        None if decision.model_at_zero && !decision.wants_more() => {
-            condition_true("AtZero", "The model is at 0 replicas, and waiting requests wake it")
-        }
-        None if decision.safety_net.is_some() => {
-            condition_unknown("NotAnalyzed", "The analysis failed, so the need of the model is not known")
-        }
-        None => condition_true("Covered", "The target covers what the model needs"),
+        None if decision.model_at_zero && !decision.wants_more() => condition_true(
+            ConditionReason::AtZero,
+            "The model is at 0 replicas, and waiting requests wake it",
+        ),
+        None if decision.safety_net.is_some() => condition_unknown(
+            ConditionReason::NotAnalyzed,
+            "The analysis failed, so the need of the model is not known",
+        ),
+        None => condition_true(ConditionReason::Covered, "The target covers what the model needs"),
     }
 }
 

@@ -1,14 +1,13 @@
-//! Condition `Ready`: wva decides and publishes a target for the variant. While it is True, its reason is the most
-//! important trouble of the variant.
+//! Condition `Ready`: the sum of `TargetResolved`, `OptimizationReady` and the state of the replicas. While it is True,
+//! its reason is the most important trouble of the variant. An autoscaler that does not follow is none of its parts: a
+//! GitOps tool that waits for `Ready` may create the autoscaler only afterwards.
 
+use wva_crds::{ConditionReason, ConditionStatus};
 use wva_scaling::snapshot::Mode;
 use wva_scaling::{Decision, Reason, WaitingReplicas};
 
 use super::{DecisionEffect, condition_false, condition_true};
-use crate::model::conditions::{ConditionDraft, ConditionStatus};
-
-/// Reason of `Ready`, and of the event, while `SignalFollowed` is False.
-const SIGNAL_NOT_FOLLOWED: &str = "SignalNotFollowed";
+use crate::model::conditions::ConditionDraft;
 
 #[must_use]
 pub(crate) const fn stuck_message(has_siblings: bool) -> &'static str {
@@ -51,52 +50,62 @@ pub(super) fn ready(
 ) -> ConditionDraft {
     let DecisionEffect { signal, has_siblings, .. } = effect;
     let waiting = decision.waiting_for_quota.as_ref();
+    // These modes publish what a person set, whatever an analysis says.
+    let needs_analysis = matches!(decision.mode, Mode::Auto | Mode::Recommend);
+    let failed = |holds: bool| {
+        let is_told = needs_analysis && !optimization.is_true();
+        let is_held = optimization.reason == ConditionReason::SafetyNet;
+        (is_told && is_held == holds).then(|| (optimization.reason, optimization.message.clone()))
+    };
     let failures = [
         waiting
             .filter(|_| decision.ready == 0)
-            .map(|waiting| ("WaitingForQuota", waiting_message(waiting, *has_siblings))),
-        (!optimization.is_true()).then(|| ("MetricsUnavailable", optimization.message.clone())),
-        decision.stuck.then(|| ("Stuck", stuck_message(*has_siblings).to_owned())),
-        decision
-            .not_carried_out
-            .map(|desired| ("NotCarriedOut", not_carried_out_message(decision, desired, signal))),
+            .map(|waiting| (ConditionReason::WaitingForQuota, waiting_message(waiting, *has_siblings))),
+        failed(false),
+        decision.stuck.then(|| (ConditionReason::Stuck, stuck_message(*has_siblings).to_owned())),
+        decision.not_carried_out.map(|desired| {
+            (ConditionReason::NotCarriedOut, not_carried_out_message(decision, desired, signal))
+        }),
+        // A held target matters less than replicas that do not come.
+        failed(true),
     ];
     let (reasons, messages): (Vec<_>, Vec<_>) = failures.into_iter().flatten().unzip();
     match reasons.first() {
-        Some(reason) => condition_false(reason, messages.join(". ")),
-        None => working(decision, optimization, effect),
+        Some(reason) => condition_false(*reason, messages.join(". ")),
+        None => working(decision, effect),
     }
 }
 
 /// `Ready=True`.
 fn working(
     decision: &Decision,
-    optimization: &ConditionDraft,
     DecisionEffect { signal, need, has_siblings }: &DecisionEffect,
 ) -> ConditionDraft {
     let target = decision.target();
     if signal.status == ConditionStatus::False {
         let message = format!("The target {target} is not followed: {}", signal.message);
-        return condition_true(SIGNAL_NOT_FOLLOWED, message);
+        return condition_true(ConditionReason::SignalNotFollowed, message);
     }
     if let Some(waiting) = &decision.waiting_for_quota {
         let message =
             format!("The target is {target} replica(s). {}", waiting_message(waiting, *has_siblings));
-        return condition_true("WaitingForQuota", message);
+        return condition_true(ConditionReason::WaitingForQuota, message);
     }
     match decision.mode {
-        Mode::Paused => condition_true("Paused", format!("Paused by annotation: the target stays {target}")),
+        Mode::Paused => condition_true(
+            ConditionReason::Paused,
+            format!("Paused by annotation: the target stays {target}"),
+        ),
         Mode::Recommend => condition_true(
-            "RecommendOnly",
+            ConditionReason::RecommendOnly,
             format!("Recommendation only: {target} replica(s), not published"),
         ),
-        Mode::Fixed(_) => condition_true("Fixed", format!("Fixed by annotation: the target is {target}")),
-        Mode::Auto if decision.safety_net.is_some() => {
-            condition_true("SafetyNet", optimization.message.clone())
+        Mode::Fixed(_) => {
+            condition_true(ConditionReason::Fixed, format!("Fixed by annotation: the target is {target}"))
         }
         Mode::Auto if need.status == ConditionStatus::False => {
             condition_true(need.reason, format!("The target is {target} replica(s). {}", need.message))
         }
-        Mode::Auto => condition_true("Ready", format!("The target is {target} replica(s)")),
+        Mode::Auto => condition_true(ConditionReason::Ready, format!("The target is {target} replica(s)")),
     }
 }

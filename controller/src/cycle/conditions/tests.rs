@@ -7,10 +7,19 @@ use serde_json::{Value, json};
 use super::*;
 use crate::fixture::{decision, replicas};
 
-/// Reasons of `Ready`, `MetricsAvailable` and `OptimizationReady`, False ones with a leading `!`.
+/// Reasons of `Ready`, `MetricsAvailable` and `OptimizationReady`: `!` marks False, and `?` Unknown.
 fn reasons(c: &Conditions) -> [String; 3] {
-    [&c.ready, &c.metrics_available, &c.optimization_ready]
-        .map(|d| format!("{}{}", if d.is_true() { "" } else { "!" }, d.reason))
+    for (type_, draft) in c.all() {
+        assert!(type_.allows(draft.status, draft.reason), "{type_}: {draft:?}");
+    }
+    [&c.ready, &c.metrics_available, &c.optimization_ready].map(|draft| {
+        let mark = match draft.status {
+            ConditionStatus::True => "",
+            ConditionStatus::False => "!",
+            ConditionStatus::Unknown => "?",
+        };
+        format!("{mark}{}", draft.reason)
+    })
 }
 
 fn decided(decision: &Decision) -> Conditions {
@@ -51,19 +60,15 @@ fn each_decision_gives_the_reasons_of_the_api() {
         (mode("paused"), had, answers, ["Paused", "MetricsFound", "SaturationOnlyMode"]),
         (mode("recommend"), had, answers, ["RecommendOnly", "MetricsFound", "SaturationOnlyMode"]),
         (mode("fixed=3"), had, answers, ["Fixed", "MetricsFound", "SaturationOnlyMode"]),
-        (json!({"desired": 3}), had, answers, ["SafetyNet", "!MetricsMissing", "SafetyNet"]),
-        (json!({"desired": 3, "mode": "fixed=3"}), had, answers, ["Fixed", "!MetricsMissing", "SafetyNet"]),
-        (json!({"desired": 3}), had, failed, ["SafetyNet", "!PrometheusError", "SafetyNet"]),
+        (json!({"desired": 3}), had, answers, ["!SafetyNet", "!MetricsMissing", "!SafetyNet"]),
+        // These modes decide without an analysis.
+        (json!({"desired": 3, "mode": "fixed=3"}), had, answers, ["Fixed", "!MetricsMissing", "!SafetyNet"]),
+        (json!({"mode": "paused"}), none, failed, ["Paused", "!PrometheusError", "!MetricsUnavailable"]),
+        (json!({"desired": 3}), had, failed, ["!SafetyNet", "!PrometheusError", "!SafetyNet"]),
         // The error is reported at once, while the last values still count.
         (json!({"replicas": ok()}), had, failed, ["Ready", "!PrometheusError", "SaturationOnlyMode"]),
-        (stale, had, answers, ["SafetyNet", "!MetricsStale", "SafetyNet"]),
+        (stale, had, answers, ["!SafetyNet", "!MetricsStale", "!SafetyNet"]),
         (json!({}), none, answers, ["!MetricsUnavailable", "!MetricsMissing", "!MetricsUnavailable"]),
-        (
-            json!({"mode": "paused"}),
-            none,
-            failed,
-            ["!MetricsUnavailable", "!PrometheusError", "!MetricsUnavailable"],
-        ),
         (json!({"current": 0}), none, answers, ["Ready", "ScaleFromZero", "ScaleFromZeroMode"]),
         (
             json!({"current": 0, "mode": "paused"}),
@@ -79,7 +84,7 @@ fn each_decision_gives_the_reasons_of_the_api() {
         let decision = decision(variant.clone(), json!({}));
         let c = decided_with(&decision, failed.then_some("Prometheus did not answer"), had_target, None);
         assert_eq!(reasons(&c), want, "{variant}");
-        assert_eq!((c.target_resolved.is_true(), c.target_resolved.reason), (true, "TargetFound"));
+        assert_eq!((c.target_resolved.is_true(), c.target_resolved.reason.as_str()), (true, "TargetFound"));
     }
 }
 
@@ -102,7 +107,10 @@ fn the_reason_names_the_analyzer_that_decided() {
 fn a_missing_signal_is_named() {
     let message = |replicas: Value| {
         let c = decided(&decision(json!({"replicas": replicas}), json!({})));
-        assert_eq!((c.metrics_available.is_true(), c.metrics_available.reason), (true, "MetricsFound"));
+        assert_eq!(
+            (c.metrics_available.is_true(), c.metrics_available.reason.as_str()),
+            (true, "MetricsFound")
+        );
         c.metrics_available.message
     };
     assert_eq!(message(replicas(2, 0.5, "1s")), "2 replica(s) report metrics");
@@ -123,8 +131,8 @@ fn a_missing_signal_is_named() {
 fn an_object_without_a_decision_is_not_ready() {
     let conflict = VariantError::Conflict { with: "older".into(), target: "Deployment/d".into() };
     let invalid = VariantError::Invalid("spec.variantCost: found \"cheap\"".into());
-    let invalid_config = ["!InvalidConfiguration", "!MetricsMissing", "!InvalidConfiguration"];
-    let skipped = |reason| [reason, "!MetricsMissing", "!SkippedProcessing"];
+    let invalid_config = ["!InvalidConfiguration", "?SkippedProcessing", "!InvalidConfiguration"];
+    let skipped = |reason| [reason, "?SkippedProcessing", "!SkippedProcessing"];
     let missing = skipped("!DeploymentNotFound");
     let lws = |availability| ConditionSource::NoTarget {
         kind: "LeaderWorkerSet.leaderworkerset.x-k8s.io",
@@ -138,26 +146,49 @@ fn an_object_without_a_decision_is_not_ready() {
         existed: false,
         availability: None,
     };
-    for (source, want, message) in [
-        (ConditionSource::Invalid(&invalid), invalid_config, "found \"cheap\""),
-        (ConditionSource::Invalid(&conflict), skipped("!TargetConflict"), "'older'"),
-        (no_target("Deployment", "d", true), missing, "Target deployment 'd' no longer exists"),
-        (no_target("StatefulSet", "s", false), missing, "Target statefulset 's' does not exist yet"),
+    for (source, want, resolved, message) in [
+        (ConditionSource::Invalid(&invalid), invalid_config, "SkippedProcessing", "found \"cheap\""),
+        (ConditionSource::Invalid(&conflict), skipped("!TargetConflict"), "SkippedProcessing", "'older'"),
+        (
+            no_target("Deployment", "d", true),
+            missing,
+            "TargetNotFound",
+            "Target deployment 'd' no longer exists",
+        ),
+        (
+            no_target("StatefulSet", "s", false),
+            missing,
+            "TargetNotFound",
+            "Target statefulset 's' does not exist yet",
+        ),
         (
             unsupported,
             missing,
+            "TargetNotReadable",
             "Target Rollout.argoproj.io 'l' has an unsupported kind: use a Deployment, StatefulSet or",
         ),
         (
             lws(Availability::Forbidden),
             missing,
+            "TargetNotReadable",
             "'l' cannot be read: grant get, list and watch on leaderworkersets",
         ),
-        (lws(Availability::Watched), missing, "Target leaderworkerset 'l' does not exist yet"),
-        (lws(Availability::NotInstalled), missing, "Target leaderworkerset 'l' does not exist yet"),
+        (
+            lws(Availability::Watched),
+            missing,
+            "TargetNotFound",
+            "Target leaderworkerset 'l' does not exist yet",
+        ),
+        (
+            lws(Availability::NotInstalled),
+            missing,
+            "TargetNotFound",
+            "Target leaderworkerset 'l' does not exist yet",
+        ),
     ] {
         let c = conditions(source);
         assert_eq!(reasons(&c), want.map(str::to_owned));
+        assert_eq!(c.target_resolved.reason.as_str(), resolved);
         assert!(c.ready.message.contains(message), "{}", c.ready.message);
     }
 }
@@ -170,7 +201,7 @@ fn a_limited_decision_names_the_limit_despite_later_steps() {
         let decision = decision(variant, limits);
         assert_eq!((decision.reason().code(), decision.limited_by.as_deref()), (reason, Some("H100")));
         let c = decided(&decision);
-        assert_eq!(c.optimization_ready.reason, "SaturationOnlyMode");
+        assert_eq!(c.optimization_ready.reason.as_str(), "SaturationOnlyMode");
         let message = &c.optimization_ready.message;
         let limit = "limited: 3 GPU(s) of H100 are free, a replica needs 8";
         assert_eq!(message.matches(limit).count(), 1, "{message}");
@@ -225,7 +256,7 @@ fn a_cold_start_is_not_reported_as_a_lack_of_metrics() {
     for (age, want) in [("1m", waiting), ("11m", "No model server metrics for model m in namespace ns")] {
         let loading = json!({"ready": 0, "pending": [{"age": age}, {"age": age}]});
         let c = decided(&decision(loading, json!({})));
-        assert_eq!(c.metrics_available.reason, "MetricsMissing");
+        assert_eq!(c.metrics_available.reason.as_str(), "MetricsMissing");
         assert!(c.metrics_available.message.starts_with(want), "{}", c.metrics_available.message);
     }
 }
@@ -241,7 +272,7 @@ fn a_held_replica_waits_for_quota_and_is_not_stuck() {
         let decision = decision(variant, json!({}));
         assert!(!decision.stuck);
         let c = decided(&decision);
-        assert_eq!((c.ready.status, c.ready.reason), (status, "WaitingForQuota"));
+        assert_eq!((c.ready.status, c.ready.reason.as_str()), (status, "WaitingForQuota"));
         assert!(c.ready.message.contains(waits), "{}", c.ready.message);
         let trace = wva_scaling::trace::Trace(&decision).to_string();
         assert!(trace.contains(waits), "{trace}");

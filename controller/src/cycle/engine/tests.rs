@@ -266,7 +266,7 @@ fn alloc(replicas: u32, minutes_ago: i64) -> Value {
 
 fn reasons(v: &PublishedVariant) -> [&'static str; 3] {
     let c = &v.conditions;
-    [c.ready.reason, c.metrics_available.reason, c.optimization_ready.reason]
+    [c.ready.reason.as_str(), c.metrics_available.reason.as_str(), c.optimization_ready.reason.as_str()]
 }
 
 /// Whether each published variant is the same object as before.

@@ -30,8 +30,11 @@ impl Bench {
 
     fn next_leader(&mut self, (status, since): (ConditionStatus, u64), second: u64) {
         let since = self.at(since).wall;
-        let draft =
-            ConditionDraft { status, reason: "NoAutoscaler", message: "of another leader".to_owned() };
+        let draft = ConditionDraft {
+            status,
+            reason: ConditionReason::NoAutoscaler,
+            message: "of another leader".to_owned(),
+        };
         self.state = FollowState::from_status(Some(&SignalCondition { draft, since }), self.at(second));
     }
 
@@ -57,7 +60,7 @@ impl Bench {
     fn check(&mut self, second: u64, verdict: SignalVerdict, want: (&str, &str)) {
         let at = self.at(second);
         let draft = self.look(Some(verdict), at);
-        assert_eq!((draft.status.as_str(), draft.reason), want, "at {second} s: {}", draft.message);
+        assert_eq!((draft.status.as_str(), draft.reason.as_str()), want, "at {second} s: {}", draft.message);
     }
 
     fn next_check(&self) -> Option<u64> {
@@ -231,7 +234,7 @@ fn without_a_target_there_is_nothing_to_follow() {
     bench.check(0, broken(), UNKNOWN);
     let at = bench.at(10);
     let draft = bench.look(None, at);
-    assert_eq!((draft.status, draft.reason), (ConditionStatus::Unknown, "NotPublished"));
+    assert_eq!((draft.status, draft.reason.as_str()), (ConditionStatus::Unknown, "NotPublished"));
     bench.check(95, broken(), UNKNOWN);
 }
 

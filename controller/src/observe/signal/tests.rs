@@ -86,7 +86,7 @@ fn judge(objects: &[Value], change: impl Fn(&mut SignalFacts<'_>)) -> SignalVerd
 
 fn reason(verdict: &SignalVerdict) -> &'static str {
     match verdict {
-        SignalVerdict::NotFollowed { problem, .. } => problem.reason(),
+        SignalVerdict::NotFollowed { problem, .. } => problem.reason().as_str(),
         SignalVerdict::Followed { .. } => "Followed",
         SignalVerdict::AtZero(_) => "AtZero",
         SignalVerdict::ScaledDirectly => "ScaledDirectly",
@@ -250,10 +250,4 @@ fn messages_name_the_objects() {
         message(&[hpa(status("ScalingActive", "InvalidSelector"))]),
         "HPA h does not act: InvalidSelector: because"
     );
-}
-
-#[test]
-fn reasons_are_distinct() {
-    let all: std::collections::BTreeSet<_> = SignalProblem::REASONS.into_iter().collect();
-    assert_eq!(all.len(), SignalProblem::REASONS.len());
 }

@@ -12,7 +12,8 @@ use wva_crds::names::{
 };
 use wva_crds::parse_error::replace_rust_types;
 use wva_crds::{
-    LearnedCurves, OptimizedAlloc, RefusedCount, VariantAutoscalingSpec, VariantAutoscalingStatus,
+    ConditionType, ControllerState, LearnedCurves, OptimizedAlloc, RefusedCount, VariantAutoscalingSpec,
+    VariantAutoscalingStatus,
 };
 use wva_runtime::cache::Projection;
 use wva_scaling::VariantKey;
@@ -23,7 +24,9 @@ use super::autoscaler::{AutoscalerKind, AutoscalerName};
 use super::objects::Owner;
 use crate::model::conditions::VariantError;
 use crate::model::keys::WorkloadKey;
-use crate::model::reported::{ReportedState, SignalCondition, signal_condition};
+use crate::model::reported::{
+    ReportedState, SignalCondition, find_condition, has_newer_state, signal_condition,
+};
 use crate::model::status_fingerprint::StatusFingerprint;
 use crate::observe::{legacy, validation};
 
@@ -144,8 +147,8 @@ impl Variant {
 
 impl VariantStatus {
     fn new(status: &VariantAutoscalingStatus) -> Self {
-        let condition = |type_: &str| status.conditions.iter().find(|c| c.type_ == type_);
-        let state = status.controller_state.clone();
+        // The conditions say enough where the state has another version.
+        let state = status.controller_state.clone().filter(|_| !has_newer_state(status));
         let state = state.unwrap_or_else(|| legacy::controller_state(status));
         let alloc = status.desired_optimized_alloc.clone();
         Self {
@@ -153,7 +156,7 @@ impl VariantStatus {
             waking: state.waking,
             target_seen: alloc.is_some() || status.current_replicas.is_some() || state.target_seen,
             current: status.current_replicas.and_then(|n| u32::try_from(n).ok()),
-            observed: condition("Ready").and_then(|c| c.observed_generation),
+            observed: find_condition(status, ConditionType::Ready).and_then(|c| c.observed_generation),
             reported: ReportedState::from_status(status, &state),
             signal_problem: signal_condition(status),
             fingerprint: StatusFingerprint::from_status(status),
@@ -204,13 +207,20 @@ fn status(object: &DynamicObject) -> VariantAutoscalingStatus {
                 .map(Time),
         })
     };
+    // A newer version may have fields of other types.
+    let state = |value: &Value| {
+        let version = i32::try_from(value.get("version")?.as_i64()?).ok()?;
+        let unreadable = ControllerState { version, ..ControllerState::default() };
+        Some(serde_json::from_value(value.clone()).unwrap_or(unreadable))
+    };
     VariantAutoscalingStatus {
+        observed_generation: serde_json::from_value(field("observedGeneration")).ok(),
         desired_optimized_alloc: alloc(&field("desiredOptimizedAlloc")),
         current_replicas: serde_json::from_value(field("currentReplicas")).ok(),
         actuation: serde_json::from_value(field("actuation")).ok(),
         learned: serde_json::from_value(field("learned")).ok(),
         cold_start_seconds: serde_json::from_value(field("coldStartSeconds")).ok(),
-        controller_state: serde_json::from_value(field("controllerState")).unwrap_or_default(),
+        controller_state: state(&field("controllerState")),
         conditions: serde_json::from_value(field("conditions")).unwrap_or_default(),
     }
 }

@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use wva_crds::{ConditionReason, ConditionStatus};
 use wva_fakes::{FakeApi, Reply};
 
 use super::*;
 use crate::fixture::{Cluster, decision, key, publication, published, replicas, without_target};
-use crate::model::conditions::{ConditionDraft, ConditionStatus};
+use crate::model::conditions::ConditionDraft;
 use crate::model::orphan::OrphanEvidence;
 use crate::observe::variants::Ownership;
 
@@ -68,7 +69,8 @@ fn not_followed() -> PublishedVariant {
     let mut variant = steady();
     let message = "No HPA scales it".to_owned();
     let status = ConditionStatus::False;
-    variant.conditions.signal_followed = ConditionDraft { status, reason: "NoAutoscaler", message };
+    variant.conditions.signal_followed =
+        ConditionDraft { status, reason: ConditionReason::NoAutoscaler, message };
     variant
 }
 

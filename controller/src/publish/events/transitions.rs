@@ -1,14 +1,14 @@
 //! Events of a variant: what began and what ended between two publications.
 
+use wva_crds::ConditionReason;
 use wva_scaling::Decision;
 
 use super::PendingEvent;
 use crate::cycle::conditions::{limiting_reason, not_carried_out_message, stuck_message, waiting_message};
 use crate::model::published::{PublishedVariant, SCALING_DECISION};
 use crate::model::reported::{Problem, ReportedState};
-use crate::model::unmet_need::UnmetReason;
 
-const SIGNAL_NOT_FOLLOWED: &str = "SignalNotFollowed";
+const SIGNAL_NOT_FOLLOWED: &str = ConditionReason::SignalNotFollowed.as_str();
 /// Of the event that a trouble is over.
 const RESOLVED: &str = "Resolved";
 
@@ -74,8 +74,8 @@ fn limit_event(
     after: &PublishedVariant,
 ) -> Option<PendingEvent> {
     let is_new = now.unmet.is_none() || now.unmet != before.unmet;
-    if now.unmet == Some(UnmetReason::AtMaximum) && is_new {
-        return Some(warn(UnmetReason::AtMaximum.as_str(), &after.conditions.need_met.message));
+    if now.unmet == Some(ConditionReason::AtMaximum) && is_new {
+        return Some(warn(ConditionReason::AtMaximum.as_str(), &after.conditions.need_met.message));
     }
     let is_other = before.limited_by.is_some() && now.limited_by != before.limited_by;
     if now.limited_by.is_none() || !(is_other || (before.limited_by.is_none() && is_new)) {
@@ -100,7 +100,19 @@ fn ended(before: &ReportedState, now: &ReportedState, after: &PublishedVariant) 
     if let (Some(old), None, true) = (before.signal_problem, now.signal_problem, after.signal().is_some()) {
         events.push(resolved(&format!("{SIGNAL_NOT_FOLLOWED} ({old})"), &signal.message));
     }
-    let limit = before.unmet.filter(|old| old.is_limit() && now.unmet != Some(*old));
+    let limit = before.unmet.filter(|old| is_limit(*old) && now.unmet != Some(*old));
     events.extend(limit.map(|old| resolved(old.as_str(), &need.message)));
     events
+}
+
+/// Whether an event of its own reports the end. Other unmet needs are problems of the variant, or a mode that a person
+/// set.
+const fn is_limit(reason: ConditionReason) -> bool {
+    matches!(
+        reason,
+        ConditionReason::AtMaximum
+            | ConditionReason::LimitedByGpus
+            | ConditionReason::LimitedByQuota
+            | ConditionReason::YieldsTo
+    )
 }

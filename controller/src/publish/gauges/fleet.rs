@@ -71,7 +71,7 @@ impl VariantSeries {
     pub(super) fn state_gauges<'a>(&self, ours: impl Iterator<Item = &'a PublishedVariant>) -> MetricFamily {
         let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
         for variant in ours {
-            *counts.entry(variant.conditions.ready.reason).or_default() += 1;
+            *counts.entry(variant.conditions.ready.reason.as_str()).or_default() += 1;
         }
         let gauge = |(state, count)| -> Metric { self.gauge_metric(&[("state", state)], f64::from(count)) };
         let help = "Number of managed variants by the reason of their Ready condition.";

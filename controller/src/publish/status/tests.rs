@@ -34,7 +34,7 @@ fn first(variant: &PublishedVariant) -> VariantAutoscalingStatus {
 #[test]
 fn a_deleted_workload_clears_the_target_with_null() {
     let before = StatusFingerprint::from_status(&first(&steady("auto")));
-    let patch = merge_patch(&desired_status(&without_target(), &before, at(0), INTERVAL).unwrap());
+    let patch = merge_patch(&desired_status(&without_target(), &before, at(0), INTERVAL).unwrap(), None);
     for field in ["desiredOptimizedAlloc", "currentReplicas", "actuation", "learned", "coldStartSeconds"] {
         assert_eq!(patch["status"].get(field), Some(&Value::Null), "{field}");
     }
@@ -50,7 +50,9 @@ fn a_patch_contains_the_whole_status() {
         cold_start_seconds: Some(42),
         ..first(&steady("auto"))
     };
-    assert_eq!(merge_patch(&status)["status"], json!(status));
+    let patch = merge_patch(&status, Some(7));
+    assert_eq!(patch["status"], json!(status));
+    assert_eq!(patch["metadata"], json!({"resourceVersion": "7"}));
 }
 
 #[test]
@@ -335,4 +337,60 @@ async fn a_restored_status_is_written_again() {
         assert!(writer.write_all(&publication(1)).await);
         assert_eq!(fake.requests().len(), want, "the cache is {minutes} minutes behind");
     }
+}
+
+/// A status of `steady` with a condition of another controller and the state of a newer release.
+fn shared_status() -> Value {
+    let mut status = json!(first(&steady("auto")));
+    status["conditions"].as_array_mut().unwrap().insert(1, audited());
+    status["controllerState"] = json!({"version": 2, "targetSeen": "since noon"});
+    status
+}
+
+fn audited() -> Value {
+    json!({"type": "team.example/Audited", "status": "True", "reason": "Seen", "message": "by an audit",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"})
+}
+
+#[tokio::test]
+async fn what_others_wrote_to_a_status_stays() {
+    let fake = accepting();
+    let mut cluster = Cluster::new();
+    let metadata = json!({"uid": "u", "resourceVersion": "9"});
+    cluster.variant("v000", "m", json!({"metadata": metadata, "status": shared_status()}));
+    let view = cluster.ownership_view(Ownership::default());
+    let mut writer = StatusWriter::new(fake.client(), view, unread_targets());
+    assert!(writer.write_all(&publication(1)).await);
+    assert_eq!(fake.requests().len(), 0, "the status has what this release writes");
+    for mode in ["paused", "auto"] {
+        let changed = fixture::publication([("v000".to_owned(), steady(mode))]);
+        assert!(writer.write_all(&Arc::new(changed)).await);
+        let request = fake.requests().pop().unwrap();
+        assert_eq!(request.body["status"]["conditions"][6], audited(), "{mode}");
+        assert_eq!(request.body["status"].get("controllerState"), None, "{mode}");
+        assert_eq!(request.body["metadata"]["resourceVersion"], if mode == "paused" { "9" } else { "10" });
+    }
+}
+
+/// The cache does not show yet what another controller wrote.
+#[tokio::test]
+async fn a_condition_that_is_written_meanwhile_survives() {
+    let mut newest = json!({"apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
+        "metadata": {"name": "v000", "namespace": "ns", "uid": "u", "resourceVersion": "8"}});
+    newest["status"] = shared_status();
+    let fake = FakeApi::with_rule(move |request| {
+        Some(match request.number {
+            0 => Reply::Failure(409),
+            1 => Reply::Json(200, newest.clone()),
+            _ => Reply::Json(200, json!({"metadata": {"resourceVersion": "11"}})),
+        })
+    });
+    assert!(writer(&fake).write_all(&publication(1)).await);
+    let asked = fake.requests();
+    assert_eq!(asked.iter().map(|r| r.method.as_str()).collect::<Vec<_>>(), ["PATCH", "GET", "PATCH"]);
+    assert_eq!(asked[0].body["status"]["conditions"].as_array().unwrap().len(), 6);
+    assert_eq!(asked[2].body["status"]["conditions"][6], audited());
+    assert_eq!(asked[2].body["metadata"]["resourceVersion"], "8");
+    let conflicts = failing(409);
+    assert!(!writer(&conflicts).write_all(&publication(1)).await, "it is retried later");
 }

@@ -98,7 +98,7 @@ fn load_situations() -> Vec<Situation> {
     let held = ["True", "Paused", "True", "False"];
     let paused = ["True", "Paused", "True", "True"];
     let starting = json!({"ready": 0, "pending": [{"age": "1m"}, {"age": "1m"}], "desired": 2});
-    let unknown = ["True", "SafetyNet", "True", "Unknown"];
+    let unknown = ["False", "SafetyNet", "True", "Unknown"];
     let paused_busy = json!({"replicas": busy(), "mode": "paused", "desired": 2});
     vec![
         situation("all well", json!({"replicas": enough()}), WELL, "Covered"),
@@ -174,12 +174,12 @@ fn each_situation_has_its_columns() {
         let c = shown(&situation);
         let columns = [
             c.ready.status.as_str(),
-            c.ready.reason,
+            c.ready.reason.as_str(),
             c.signal_followed.status.as_str(),
             c.need_met.status.as_str(),
         ];
         assert_eq!(columns, situation.columns, "{}: {c:?}", situation.name);
-        assert_eq!(c.need_met.reason, situation.need_reason, "{}", situation.name);
+        assert_eq!(c.need_met.reason.as_str(), situation.need_reason, "{}", situation.name);
     }
 }
 
@@ -188,11 +188,12 @@ fn ready_and_signal_followed_do_not_contradict() {
     for situation in situations() {
         let c = shown(&situation);
         let (ready, signal) = (&c.ready, &c.signal_followed);
-        if ready.reason == "NotCarriedOut" {
+        if ready.reason.as_str() == "NotCarriedOut" {
             assert!(!signal.is_true(), "{}", situation.name);
             assert!(ready.message.contains(&signal.message), "{}: {}", situation.name, ready.message);
         }
-        let names_it = ready.reason == "SignalNotFollowed" && ready.message.contains(&signal.message);
+        let names_it =
+            ready.reason.as_str() == "SignalNotFollowed" && ready.message.contains(&signal.message);
         assert_eq!(
             names_it,
             ready.is_true() && signal.status == ConditionStatus::False,
@@ -218,6 +219,6 @@ fn a_single_variant_has_no_others_that_grow() {
     let waits =
         decision(json!({"ready": 1, "pending": [gated], "replicas": replicas(1, 0.5, "1s")}), json!({}));
     let effect = effect_of(&waits, not_published(), Siblings { exist: true, cover_need: false });
-    let ready = ready(&waits, &condition_true("SaturationOnlyMode", ""), &effect);
+    let ready = ready(&waits, &condition_true(ConditionReason::SaturationOnlyMode, ""), &effect);
     assert!(ready.message.ends_with("other variants of the model grow until then"), "{}", ready.message);
 }

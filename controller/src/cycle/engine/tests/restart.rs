@@ -21,7 +21,11 @@ async fn the_first_publication_has_the_state_of_the_status() {
             "message": "The target 4 was not carried out: check that an HPA or ScaledObject reads it", "lastTransitionTime": Timestamp::now().to_string()});
         let status = json!({"desiredOptimizedAlloc": alloc(4, age), "currentReplicas": current, "conditions": [condition]});
         let v = after_a_restart(&status).await;
-        assert_eq!((v.inherited.target, v.conditions.ready.reason), (target, ready), "{age} min, {current}");
+        assert_eq!(
+            (v.inherited.target, v.conditions.ready.reason.as_str()),
+            (target, ready),
+            "{age} min, {current}"
+        );
         assert!(ready == "Ready" || v.inherited.has(Problem::NotCarriedOut));
     }
     assert_eq!(after_a_restart(&Value::Null).await.inherited, ReportedState::default());
@@ -37,7 +41,7 @@ async fn reworded_messages_change_no_decision_and_no_event() {
     let late = json!({"desiredOptimizedAlloc": alloc(4, 1), "currentReplicas": 2, "conditions": [late]});
     for (status, ready) in [(Value::Null, "Ready"), (late, "NotCarriedOut")] {
         let first = after_a_restart(&status).await;
-        assert_eq!(first.conditions.ready.reason, ready);
+        assert_eq!(first.conditions.ready.reason.as_str(), ready);
         let written =
             desired_status(&first, &StatusFingerprint::default(), Timestamp::now(), Duration::from_mins(1))
                 .unwrap();

@@ -90,7 +90,8 @@ async fn the_first_publication_waits_for_one_round_of_queries() {
     running.changed.notify_one();
     running.until(|_| true).await;
     let first = running.reader.borrow().clone().unwrap();
-    let reasons: Vec<_> = first.variants.values().map(|v| v.conditions.metrics_available.reason).collect();
+    let reasons: Vec<_> =
+        first.variants.values().map(|v| v.conditions.metrics_available.reason.as_str()).collect();
     assert_eq!(reasons, ["PrometheusError"]);
     assert_eq!(running.fake.queries(), 8, "the failed round is not repeated for the cycle");
     running.end().await;

@@ -215,7 +215,7 @@ fn hpa_that_sets_the_same_number_again_is_overruled() {
 fn given_up_target_is_not_followed() {
     let given_up = |objects: &[Value]| judge(objects, |facts| facts.not_carried_out = Some(7));
     let SignalVerdict::NotFollowed { problem, .. } = given_up(&[hpa(json!({}))]) else { panic!() };
-    assert_eq!(problem.reason(), "NotCarriedOut");
+    assert_eq!(problem.reason().as_str(), "NotCarriedOut");
     assert_eq!(problem.to_string(), "HPA h did not carry out the target 7: its status shows no cause");
     // A step that the controller takes itself does not concern the HPA.
     let at_zero = hpa(status("ScalingActive", "ScalingDisabled"));
