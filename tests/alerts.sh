@@ -19,7 +19,7 @@ cases=tests/chart/alerts.txt
 sed -n '/^  groups:/,$p' $out/rule.yaml | sed 's/^  //' > $out/rules.yaml
 "$promtool" check rules --lint=all --lint-fatal $out/rules.yaml
 grep -q 'record: own' $out/rules.yaml || { echo "alerts: additionalRules are not in the render" >&2; exit 1; }
-job=$(grep -oE 'job="[^"]*"' $out/rules.yaml | head -n 1 | cut -d'"' -f2)
+job=$(sed -nE '/job="/ { s/.*job="([^"]*)".*/\1/p; q; }' $out/rules.yaml)
 
 # Writes the tests of one layout. ns: labels of a series about namespace team; twin: about the other release's.
 tests() {
@@ -29,21 +29,27 @@ tests() {
       printf "  - series: %s\n    values: %s\n", q(substr(line, 1, at)), q(substr(line, at + 2))
     }
     function q(text) { gsub(/\047/, "\047\047", text); return "\047" text "\047" }
-    function close_case(   k, labels) {
+    function close_case(   k, n, i, at, labels) {
       if (alert == "") return
       if (input !~ /wva_leader/) put("wva_leader{" self "} 1x150")
       if (input !~ /wva_engine_cycles_total/) put("wva_engine_cycles_total{" self ",result=\"ok\"} 0+4x150")
       put("wva_leader{" other "} 1x150")
+      # A variant without faults, so that the leader has series of variants.
+      if (input !~ /NEXT/) put("wva_variant_condition{" ns ",variant_name=\"calm\",type=\"Ready\",status=\"True\",reason=\"Ready\"} 1x150")
       labels = ", " substr(expected, 2)
       if (expected == "{}") labels = "}"
       print "  promql_expr_test:"
       for (k = 1; k <= 3; k++) {
-        printf "  - expr: ALERTS{alertstate=\"firing\"}\n    eval_time: %sm\n    exp_samples:", minute[k]
-        if (k != 2) print " []"
-        else printf "\n    - labels: %s\n      value: 1\n", q("ALERTS{alertname=\"" alert "\", alertstate=\"firing\", severity=\"" severity "\"" labels)
+        n = split(minute[k], at, ",")
+        for (i = 1; i <= n; i++) {
+          printf "  - expr: ALERTS{alertstate=\"firing\"}\n    eval_time: %sm\n    exp_samples:", at[i]
+          if (k != 2) print " []"
+          else printf "\n    - labels: %s\n      value: 1\n", q("ALERTS{alertname=\"" alert "\", alertstate=\"firing\", severity=\"" severity "\"" labels)
+        }
       }
     }
     BEGIN {
+      following = ns; sub(/pod="p",instance="i"/, "pod=\"q\",instance=\"j\"", following)
       self = "namespace=\"sys\",job=\"" job "\",pod=\"p\",instance=\"i\""
       other = "namespace=\"other\",job=\"" job "\",pod=\"o\",instance=\"o\""
       print "rule_files: [rules.yaml]\nevaluation_interval: 1m\ntests:"
@@ -58,7 +64,7 @@ tests() {
     }
     {
       sub(/^ */, ""); gsub(/JOB/, job); input = input $1
-      mine = $0; gsub(/SELF/, self, mine); gsub(/NS,/, ns ",", mine)
+      mine = $0; gsub(/SELF/, self, mine); gsub(/NS,/, ns ",", mine); gsub(/NEXT,/, following ",", mine)
       put(mine)
       if ($0 ~ /NS,/) { gsub(/NS,/, twin ","); put($0) }
       else if ($0 ~ /SELF/ && $0 !~ /wva_leader/) { gsub(/SELF/, other); put($0) }

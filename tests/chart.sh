@@ -410,6 +410,7 @@ refused "at '/va/variantCost'"                             --set va.variantCost=
 refused "at '/wva/controllerInstance'"                     --set wva.controllerInstance=-x-
 refused "at '/wva/settings': additional properties"                          --set wva.settings.decisionHold=1m
 refused "at '/wva/capacityScaling/overrides': additional properties"         --set wva.capacityScaling.overrides.a/b.modelID=m
+refused "alerts/WVAVariantStuck/keepFiringFor': 'soon' does not match"       --set wva.metrics.prometheusRule.alerts.WVAVariantStuck.keepFiringFor=soon
 refused "at '/wva/reconcileInterval'"                      --set wva.reconcileInterval=0s
 refused "at '/extraEnv/0/value': got number"               --set 'extraEnv[0].name=X,extraEnv[0].value=1'
 refused "at '/extraVolumeMounts/0': missing property"      --set 'extraVolumeMounts[0].name=x'

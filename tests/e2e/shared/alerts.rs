@@ -24,8 +24,11 @@ async fn load_alerts(cluster: &Cluster) -> anyhow::Result<()> {
     let values = helm.run(&["show", "values", chart]).await?.success()?;
     let values: Value = serde_saphyr::from_str(&values)?;
     let alerts = values["wva"]["metrics"]["prometheusRule"]["alerts"].as_object().context("no alerts")?;
-    let soon: Vec<String> =
-        alerts.keys().map(|name| format!("wva.metrics.prometheusRule.alerts.{name}.for=2s")).collect();
+    let soon: Vec<String> = alerts
+        .keys()
+        .map(|name| format!("wva.metrics.prometheusRule.alerts.{name}"))
+        .map(|alert| format!("{alert}.for=2s,{alert}.keepFiringFor=0s"))
+        .collect();
     let set = format!(
         "wva.metrics.prometheusRule.enabled=true,wva.prometheus.baseURL=http://p:9090,{}",
         soon.join(",")
