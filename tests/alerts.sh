@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests the chart's alerts with promtool: each fires and clears as tests/chart/alerts.txt says, in both layouts of labels
 # (with honorLabels the variant's namespace is `namespace`, else `exported_namespace`), while no other alert fires, and
-# another release of the same name has the same series.
+# another release of the same name has the same series. The recording rules and the panel that reads them have their costs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 out=target/chart/alerts
@@ -75,7 +75,62 @@ where="job=\"$job\",pod=\"p\",instance=\"i\""
 elsewhere="job=\"$job\",pod=\"o\",instance=\"o\""
 tests "namespace=\"sys\",exported_namespace=\"team\",$where" "namespace=\"other\",exported_namespace=\"team2\",$elsewhere" > $out/exported-namespace.yaml
 tests "namespace=\"team\",$where" "namespace=\"team2\",$elsewhere" > $out/honor-labels.yaml
-"$promtool" test rules $out/exported-namespace.yaml $out/honor-labels.yaml
+# Two hours of a fleet that costs 60 an hour in each of two namespaces, while another release has the same series. With `or`
+# the panel must read the records, and the variants' own series only where no rule records. Arguments as above, and the label
+# of a variant's namespace.
+panel=$(sed -n 's/.*"expr":"\(.*\)","format".*"title":"Cost of the last 24 hours".*/\1/p' charts/workload-variant-autoscaler/dashboards/fleet.json | sed 's/\\"/"/g')
+[ -n "$panel" ] || { echo "alerts: no panel \"Cost of the last 24 hours\"" >&2; exit 1; }
+# shellcheck disable=SC2016 # those are variables of Grafana
+records() {
+  local mine=$1 twin=$2 label=$3
+  local fleet=${panel//'$job'/$job} labels="job=\"$job\", namespace=\"sys\""
+  fleet=${fleet//'$instance'/i}
+  fleet=${fleet//'$namespace_label'/$label}
+  fleet=${fleet//'$namespace'/team|team-b}
+  local recorded=${fleet//'$recorded'/$job} unrecorded=${fleet//'$recorded'/}
+  cat <<TEST
+rule_files: [rules.yaml]
+evaluation_interval: 1m
+tests:
+- interval: 1m
+  input_series:
+  - {series: 'wva_leader{namespace="sys",$where}', values: 1x120}
+  - {series: 'wva_leader{namespace="other",$elsewhere}', values: 1x120}
+  - {series: 'wva_variant_cost{$mine,variant_name="a"}', values: 10x120}
+  - {series: 'wva_variant_cost{$mine,variant_name="b"}', values: 15x120}
+  - {series: 'wva_variant_cost{${mine/'"team"'/'"team-b"'},variant_name="a"}', values: 5x120}
+  - {series: 'wva_variant_cost{$twin,variant_name="a"}', values: 7x120}
+  - {series: 'wva_current_replicas{$mine,variant_name="a"}', values: 3x120}
+  - {series: 'wva_current_replicas{$mine,variant_name="b"}', values: 2x120}
+  - {series: 'wva_current_replicas{${mine/'"team"'/'"team-b"'},variant_name="a"}', values: 12x120}
+  - {series: 'wva_current_replicas{$twin,variant_name="a"}', values: 7x120}
+  - {series: 'wva_slo_attainment{$mine,model_name="m",objective="ttft",window="1h"}', values: 0.97x120}
+  - {series: 'wva_slo_attainment{$twin,model_name="m",objective="ttft",window="1h"}', values: 0.5x120}
+  promql_expr_test:
+  - expr: namespace:wva_cost_per_hour:sum
+    eval_time: 1h
+    exp_samples:
+    - {labels: 'namespace:wva_cost_per_hour:sum{exported_namespace="team", $labels}', value: 60}
+    - {labels: 'namespace:wva_cost_per_hour:sum{exported_namespace="team-b", $labels}', value: 60}
+  - expr: job:wva_cost_per_hour:sum
+    eval_time: 1h
+    exp_samples: [{labels: 'job:wva_cost_per_hour:sum{$labels}', value: 120}]
+  - expr: namespace_model:wva_slo_attainment:min
+    eval_time: 1h
+    exp_samples: [{labels: 'namespace_model:wva_slo_attainment:min{exported_namespace="team", model_name="m", objective="ttft", window="1h", $labels}', value: 0.97}]
+  # 121 samples of the rule.
+  - expr: ${recorded//'$release_namespace'/sys}
+    eval_time: 2h
+    exp_samples: [{labels: '{}', value: 242}]
+  # 61 steps of the subquery.
+  - expr: ${unrecorded//'$release_namespace'/none}
+    eval_time: 2h
+    exp_samples: [{labels: '{}', value: 244}]
+TEST
+}
+records "namespace=\"sys\",exported_namespace=\"team\",$where" "namespace=\"other\",exported_namespace=\"team2\",$elsewhere" exported_namespace > $out/records-exported-namespace.yaml
+records "namespace=\"team\",$where" "namespace=\"team2\",$elsewhere" namespace > $out/records-honor-labels.yaml
+"$promtool" test rules $out/exported-namespace.yaml $out/honor-labels.yaml $out/records-exported-namespace.yaml $out/records-honor-labels.yaml
 
 untested=$(comm -23 <(sed -n 's/^ *- alert: //p' $out/rules.yaml | sort) <(grep -oE '^WVA[A-Za-z]+' $cases | sort -u))
 [ -z "$untested" ] || { echo "alerts: no case in $cases for $untested" >&2; exit 1; }

@@ -58,6 +58,9 @@ fn ids_are_unique_and_panels_do_not_overlap() {
     assert_eq!(uids.len(), 3);
 }
 
+const SCRAPED: &str = r#"{job="$job",instance=~"$instance""#;
+const RECORDED: &str = r#"{job="$job",namespace="$release_namespace""#;
+
 /// Whether the selectors of wva's own series in a query select one release.
 fn selects_one_release(query: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
@@ -65,8 +68,10 @@ fn selects_one_release(query: &str) -> bool {
     while let Some(at) = rest.find("wva_").into_iter().chain(rest.find("process_")).min() {
         rest = &rest[at..];
         let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
+        // A recorded series has the namespace of its release, and no instance.
+        let is_recorded = rest[..end].contains(':');
         rest = &rest[end..];
-        if !rest.starts_with(r#"{job="$job",instance=~"$instance""#) {
+        if !rest.starts_with(if is_recorded { RECORDED } else { SCRAPED }) {
             return false;
         }
     }
