@@ -239,6 +239,25 @@ holds "$(cat $out/everything.json)" '{"name":"WVA_WEBHOOK_CLIENT_CA","value":"/e
 holds "$(cat $out/everything.json)" '{"configMap":{"name":"webhook-client-ca"},"name":"webhook-client-ca"}' everything
 lacks "$(cat $out/defaults.json)" '"name":"WVA_WEBHOOK_CLIENT_CA"' defaults
 holds "$(cat $out/with-operator.json)" '"honorLabels":false' with-operator
+# Alerts and dashboards know the release by the label `job`.
+holds "$(cat $out/pod-monitor.json)" '"relabelings":[{"action":"replace","replacement":"workload-variant-autoscaler-controller-manager-metrics-service","targetLabel":"job"}]' pod-monitor
+lacks "$(cat $out/pod-monitor.json)" '"kind":"ServiceMonitor"' pod-monitor
+holds "$(cat $out/everything.json)" '"metricRelabelings":[{"action":"drop","regex":"inferno_.*","sourceLabels":["__name__"]}]' everything
+holds "$(cat $out/everything.json)" '"relabelings":[{"replacement":"a","targetLabel":"cluster"}]' everything
+holds "$(cat $out/budget.json)" '"minAvailable":"50%"' budget
+holds "$(cat $out/defaults.json)" '"maxUnavailable":1,' defaults
+holds "$(cat $out/parent-chart-secret.json)" '"imagePullSecrets":[{"name":"registry"},{"name":"mirror"}]' parent-chart-secret
+! grep -F "$system" $out/other-namespace.yaml || fault "other-namespace: the namespace of the release"
+# Every object has the recommended labels, and no selector has them.
+for name in defaults model everything; do
+  whole=$(grep -c '^ *app.kubernetes.io/part-of: ' $out/$name.yaml)
+  [ "$whole" = "$(grep -c '^  *app.kubernetes.io/component: ' $out/$name.yaml)" ] || fault "$name: not as many labels component as part-of"
+  lacks "$(fields $out/$name.yaml | grep -iE '(selector|matchLabels)\.')" 'app.kubernetes.io/part-of' $name
+done
+lacks "$(fields $out/model.yaml | grep -vE '^[^ ]+\.metadata\.labels\.')" 'app.kubernetes.io/part-of' model
+holds "$(fields $out/model.yaml)" 'VariantAutoscaling/workload-variant-autoscaler-va.metadata.labels.app.kubernetes.io/component = model' model
+render --set-string 'commonLabels.app\.kubernetes\.io/part-of=platform' > $out/part-of.yaml
+lacks "$(cat $out/part-of.yaml)" 'part-of: workload-variant-autoscaler' commonLabels
 lacks "$(cat $out/defaults.json)" 'ServiceMonitor"' defaults
 holds "$(cat $out/defaults.json)" '"PROMETHEUS_TOKEN_PATH":' defaults
 lacks "$(cat $out/http-prometheus.json)" '"PROMETHEUS_TOKEN_PATH":' http-prometheus
@@ -411,6 +430,13 @@ refused "at '/wva/controllerInstance'"                     --set wva.controllerI
 refused "at '/wva/settings': additional properties"                          --set wva.settings.decisionHold=1m
 refused "at '/wva/capacityScaling/overrides': additional properties"         --set wva.capacityScaling.overrides.a/b.modelID=m
 refused "alerts/WVAVariantStuck/keepFiringFor': 'soon' does not match"       --set wva.metrics.prometheusRule.alerts.WVAVariantStuck.keepFiringFor=soon
+refused "scrapeTimeout is 1m, longer than its interval 10s"  --set wva.metrics.serviceMonitor.scrapeTimeout=1m
+refused "scrapeTimeout is 15001ms, longer than vllmService.interval 15s" -f tests/chart/model.yaml --set vllmService.serviceMonitor.scrapeTimeout=15001ms
+refused "at '/wva/metrics/serviceMonitor/relabelings/0': got string"     --set 'wva.metrics.serviceMonitor.relabelings[0]=drop'
+refused "also begins with a registry"                      --set image.registry=registry.example
+refused "are both set"                                     --set podDisruptionBudget.minAvailable=0,podDisruptionBudget.maxUnavailable=0
+refused "at '/podDisruptionBudget/minAvailable'"           --set podDisruptionBudget.minAvailable=half
+refused "at '/namespaceOverride'"                          --set namespaceOverride=a_b
 refused "at '/wva/reconcileInterval'"                      --set wva.reconcileInterval=0s
 refused "at '/extraEnv/0/value': got number"               --set 'extraEnv[0].name=X,extraEnv[0].value=1'
 refused "at '/extraVolumeMounts/0': missing property"      --set 'extraVolumeMounts[0].name=x'

@@ -21,6 +21,10 @@ case_ external-metrics    --set wva.externalMetrics.enabled=true
 case_ no-controller       $model --set controller.enabled=false
 case_ no-webhook          --set wva.webhook.enabled=false
 case_ not-registered      --set wva.webhook.register=false
+case_ pod-monitor         --set wva.metrics.podMonitor.enabled=true
+case_ other-namespace     $model -f tests/chart/everything.yaml --set namespaceOverride=elsewhere,wva.webhook.certMode=cert-manager
+case_ parent-chart-secret --set 'global.imagePullSecrets[0]=registry,global.imagePullSecrets[1].name=mirror,imagePullSecrets[0].name=registry'
+case_ budget              --set podDisruptionBudget.minAvailable=50%,podDisruptionBudget.unhealthyPodEvictionPolicy=IfHealthyBudget
 case_ plain-metrics       --set wva.metrics.secure=false,wva.metrics.serviceMonitor.enabled=true
 case_ no-metrics          --set wva.metrics.enabled=false
 case_ cert-manager        --set wva.webhook.certMode=cert-manager

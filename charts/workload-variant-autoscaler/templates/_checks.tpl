@@ -17,10 +17,10 @@ unknown keys.
 {{- end }}
 {{- /* An upgrade of llm-d WVA's release. The API server would refuse it halfway: a selector never changes. */}}
 {{- $name := include "wva.managerName" . }}
-{{- with lookup "apps/v1" "Deployment" .Release.Namespace $name }}
+{{- with lookup "apps/v1" "Deployment" (include "wva.namespace" .) $name }}
 {{- $selector := include "wva.selectorLabels" $ | fromYaml }}
 {{- if ne (toJson .spec.selector.matchLabels) (toJson $selector) }}
-{{- $wrong = append $wrong (printf "Deployment %s/%s is not from this chart: it selects its pods by %s, this chart by %s, and a selector never changes. It may be the release of llm-d WVA. To keep the release with its VariantAutoscaling and HPA, run `kubectl delete deployment %s -n %s` and `kubectl apply --server-side --force-conflicts -f %s/crds`, then this command again. Or remove the release with `helm uninstall %s -n %s`, then install this chart. See docs/guides/migrate-from-llm-d.md." $.Release.Namespace $name (toJson .spec.selector.matchLabels) (toJson $selector) $name $.Release.Namespace (printf "charts/%s" $.Chart.Name) $.Release.Name $.Release.Namespace) }}
+{{- $wrong = append $wrong (printf "Deployment %s/%s is not from this chart: it selects its pods by %s, this chart by %s, and a selector never changes. It may be the release of llm-d WVA. To keep the release with its VariantAutoscaling and HPA, run `kubectl delete deployment %s -n %s` and `kubectl apply --server-side --force-conflicts -f %s/crds`, then this command again. Or remove the release with `helm uninstall %s -n %s`, then install this chart. See docs/guides/migrate-from-llm-d.md." (include "wva.namespace" $) $name (toJson .spec.selector.matchLabels) (toJson $selector) $name (include "wva.namespace" $) (printf "charts/%s" $.Chart.Name) $.Release.Name $.Release.Namespace) }}
 {{- end }}
 {{- end }}
 {{- if and $wva.namespaceScoped $wva.externalMetrics.enabled }}
@@ -67,6 +67,17 @@ unknown keys.
 {{- if and $pods.networkPolicy.enabled $wva.metrics.enabled (not $wva.prometheus.monitoringNamespace) }}
 {{- $wrong = append $wrong "networkPolicy.enabled is true, but wva.prometheus.monitoringNamespace names none: no Prometheus could scrape /metrics. Set the namespace of the Prometheus that scrapes the controller." }}
 {{- end }}
+{{- $monitor := $wva.metrics.serviceMonitor }}
+{{- if and $monitor.scrapeTimeout (include "wva.isLonger" (list $monitor.scrapeTimeout $monitor.interval)) }}
+{{- $wrong = append $wrong (printf "wva.metrics.serviceMonitor.scrapeTimeout is %s, longer than its interval %s, which Prometheus refuses: set a shorter one." $monitor.scrapeTimeout $monitor.interval) }}
+{{- end }}
+{{- if and $pods.image.registry (regexMatch "^(localhost|[^/]*[.:][^/]*)/" $image) }}
+{{- $wrong = append $wrong (printf "image.registry is %q, and image.repository %q also begins with a registry: set image.repository without it, e.g. wva." $pods.image.registry $image) }}
+{{- end }}
+{{- $budget := $pods.podDisruptionBudget }}
+{{- if and (include "wva.given" $budget.minAvailable) (include "wva.given" $budget.maxUnavailable) }}
+{{- $wrong = append $wrong "podDisruptionBudget.minAvailable and podDisruptionBudget.maxUnavailable are both set, and a PodDisruptionBudget has one of them: remove one." }}
+{{- end }}
 {{- range $name, $entry := $wva.capacityScaling.overrides }}
 {{- if eq $name "default" }}
 {{- $wrong = append $wrong "wva.capacityScaling.overrides.default: the entry \"default\" is wva.capacityScaling.default. Give the override another name." }}
@@ -104,6 +115,10 @@ unknown keys.
 {{- if not (regexMatch (printf "^%s([-a-z0-9]*[a-z0-9])?$" $start) $fullname) }}
 {{- $wrong = append $wrong (printf "%q, the start of all names, cannot start the name of a Service: use lower-case letters, digits and dashes, after a letter. Set fullnameOverride to such a name." $fullname) }}
 {{- end }}
+{{- end }}
+{{- $vllm := .Values.vllmService }}
+{{- if and (include "wva.hasVllmService" .) $vllm.serviceMonitor.scrapeTimeout (include "wva.isLonger" (list $vllm.serviceMonitor.scrapeTimeout $vllm.interval)) }}
+{{- $wrong = append $wrong (printf "vllmService.serviceMonitor.scrapeTimeout is %s, longer than vllmService.interval %s, which Prometheus refuses: set a shorter one." $vllm.serviceMonitor.scrapeTimeout $vllm.interval) }}
 {{- end }}
 {{- if and .Values.hpa.enabled (gt (int .Values.hpa.minReplicas) (int .Values.hpa.maxReplicas)) }}
 {{- $wrong = append $wrong (printf "hpa.minReplicas (%d) is greater than hpa.maxReplicas (%d)." (int .Values.hpa.minReplicas) (int .Values.hpa.maxReplicas)) }}

@@ -6,6 +6,11 @@ so that two releases never collide.
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
+{{/* Namespace of the controller's objects. */}}
+{{- define "wva.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride }}
+{{- end }}
+
 {{- define "wva.fullname" -}}
 {{- $name := include "wva.name" . }}
 {{- if .Values.fullnameOverride }}
@@ -37,7 +42,7 @@ Arguments: root, suffix.
 {{/* <namespace>-<fullname>-<suffix>, for cluster-scoped objects. Arguments: root, suffix. */}}
 {{- define "wva.clusterName" -}}
 {{- $root := index . 0 }}
-{{- printf "%s-%s-%s" $root.Release.Namespace (include "wva.fullname" $root) (index . 1) }}
+{{- printf "%s-%s-%s" (include "wva.namespace" $root) (include "wva.fullname" $root) (index . 1) }}
 {{- end }}
 
 {{- define "wva.managerName" -}}
@@ -85,10 +90,34 @@ Arguments: root, suffix.
 {{ include "wva.fullname" . }}-picker-reader
 {{- end }}
 
-{{/* "true" if the release has a ServiceMonitor of the controller's own metrics. */}}
+{{/* "true" if the release has a ServiceMonitor or PodMonitor of the controller's own metrics. */}}
 {{- define "wva.monitorsItself" -}}
 {{- $metrics := .Values.wva.metrics }}
-{{- if and (include "wva.controller" .) $metrics.enabled (include "wva.auto" (list . $metrics.serviceMonitor.enabled "monitoring.coreos.com/v1/ServiceMonitor")) }}true{{ end }}
+{{- if and (include "wva.controller" .) $metrics.enabled (or (dig "podMonitor" "enabled" false $metrics) (include "wva.auto" (list . $metrics.serviceMonitor.enabled "monitoring.coreos.com/v1/ServiceMonitor"))) }}true{{ end }}
+{{- end }}
+
+{{/* Optional fields of a monitor's endpoint. Arguments: the values, relabelings of the chart. */}}
+{{- define "wva.scrape" -}}
+{{- $values := index . 0 }}
+{{- $fields := dict }}
+{{- with $values.scrapeTimeout }}
+{{- $_ := set $fields "scrapeTimeout" . }}
+{{- end }}
+{{- with concat (index . 1) (default list $values.relabelings) }}
+{{- $_ := set $fields "relabelings" . }}
+{{- end }}
+{{- with $values.metricRelabelings }}
+{{- $_ := set $fields "metricRelabelings" . }}
+{{- end }}
+{{- with $fields }}{{ toYaml . }}{{ end }}
+{{- end }}
+
+{{/* "true" if the first duration is longer. Days and more are not compared. Arguments: two durations of Prometheus. */}}
+{{- define "wva.isLonger" -}}
+{{- $epoch := toDate "2006" "2000" }}
+{{- if regexMatch "^[0-9hms]+ [0-9hms]+$" (join " " .) }}
+{{- if (mustDateModify (index . 0) $epoch).After (mustDateModify (index . 1) $epoch) }}true{{ end }}
+{{- end }}
 {{- end }}
 
 {{/*
@@ -120,6 +149,10 @@ Old names under `wva` of keys that are now at the top level, as a JSON list of p
 {{- end }}
 {{- with .Values.wva.imagePullPolicy }}
 {{- $_ := set $pods "image" (mergeOverwrite (dict) $pods.image (dict "pullPolicy" .)) }}
+{{- end }}
+{{- range (.Values.global).imagePullSecrets }}
+{{- $secret := ternary (dict "name" .) . (kindIs "string" .) }}
+{{- $_ := set $pods "imagePullSecrets" (append (default list $pods.imagePullSecrets) $secret | uniq) }}
 {{- end }}
 {{- $pods | toJson }}
 {{- end }}
@@ -170,16 +203,29 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 control-plane: controller-manager
 {{- end }}
 
-{{/* Labels of every object. */}}
+{{/* Labels of every object of the controller. */}}
 {{- define "wva.labels" -}}
-app.kubernetes.io/name: {{ include "wva.name" . | quote }}
-app.kubernetes.io/instance: {{ .Release.Name | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
+{{- include "wva.labelsOf" (list . "controller") }}
 {{- end }}
+
+{{/* Labels of every object. Arguments: root, component (`controller`, `model` or `test`). */}}
+{{- define "wva.labelsOf" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ include "wva.name" $root | quote }}
+app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{ include "wva.moreLabels" . }}
+{{- end }}
+
+{{/*
+Labels that select nothing: those of the values, and the component and the whole unless the values name others. The same
+arguments.
+*/}}
+{{- define "wva.moreLabels" -}}
+{{- $root := index . 0 }}
+{{- toYaml (merge (dict) (default dict $root.Values.commonLabels) (dict "app.kubernetes.io/component" (index . 1) "app.kubernetes.io/part-of" (include "wva.name" $root))) }}
 {{- end }}
 
 {{/* Name of the controller's service account. */}}
@@ -191,7 +237,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- define "wva.image" -}}
 {{- $image := (include "wva.pods" . | fromJson).image }}
 {{- $tag := default .Chart.AppVersion $image.tag }}
-{{- printf "%s%s%s" $image.repository (ternary "@" ":" (hasPrefix "sha256:" $tag)) $tag | quote }}
+{{- $repository := printf "%s/%s" (default "" $image.registry) $image.repository | trimPrefix "/" }}
+{{- printf "%s%s%s" $repository (ternary "@" ":" (hasPrefix "sha256:" $tag)) $tag | quote }}
+{{- end }}
+
+{{/* "true" if the value is there: 0 is, null and "" are not. */}}
+{{- define "wva.given" -}}
+{{- if not (or (kindIs "invalid" .) (eq (toString .) "")) }}true{{ end }}
 {{- end }}
 
 {{/* A value as text. A number of a values file keeps plain digits; Go would write 1e+06. */}}
