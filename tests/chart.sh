@@ -192,6 +192,8 @@ holds "$all" '"name":"ms-inference-scheduling-llm-d-modelservice-decode"' defaul
 holds "$all" '"tolerance":"0"' defaults
 lacks "$(cat $out/kubernetes-1.30.json)" '"tolerance"' kubernetes-1.30
 lacks "$all" 'CONTROLLER_INSTANCE' defaults
+# A release of a model has only objects of its namespace.
+lacks "$(grep -v '"namespace":"llm-d-autoscaler"' $out/tenant.json)" '"kind"' tenant
 # Liveness and readiness have different paths: a replica that is not ready must not be restarted.
 holds "$all" '"path":"/healthz","port":"health"' defaults
 holds "$all" '"path":"/readyz","port":"health"' defaults

@@ -19,6 +19,7 @@ case_ no-admission-policy --set wva.admissionPolicy.enabled=false
 case_ instance-require   --set wva.controllerInstance=team-a,wva.webhook.instancePolicy=require
 case_ external-metrics    --set wva.externalMetrics.enabled=true
 case_ no-controller       $model --set controller.enabled=false
+case_ tenant              $model --set controller.enabled=false,rbac.create=false,vllmService.serviceMonitor.enabled=true
 case_ no-webhook          --set wva.webhook.enabled=false
 case_ not-registered      --set wva.webhook.register=false
 case_ pod-monitor         --set wva.metrics.podMonitor.enabled=true
