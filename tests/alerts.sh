@@ -104,8 +104,8 @@ tests:
   - {series: 'wva_current_replicas{$mine,variant_name="b"}', values: 2x120}
   - {series: 'wva_current_replicas{${mine/'"team"'/'"team-b"'},variant_name="a"}', values: 12x120}
   - {series: 'wva_current_replicas{$twin,variant_name="a"}', values: 7x120}
-  - {series: 'wva_slo_attainment{$mine,model_name="m",objective="ttft",window="1h"}', values: 0.97x120}
-  - {series: 'wva_slo_attainment{$twin,model_name="m",objective="ttft",window="1h"}', values: 0.5x120}
+  - {series: 'wva_slo_attainment_ratio{$mine,model_name="m",objective="ttft",window="1h"}', values: 0.97x120}
+  - {series: 'wva_slo_attainment_ratio{$twin,model_name="m",objective="ttft",window="1h"}', values: 0.5x120}
   promql_expr_test:
   - expr: namespace:wva_cost_per_hour:sum
     eval_time: 1h
@@ -115,9 +115,9 @@ tests:
   - expr: job:wva_cost_per_hour:sum
     eval_time: 1h
     exp_samples: [{labels: 'job:wva_cost_per_hour:sum{$labels}', value: 120}]
-  - expr: namespace_model:wva_slo_attainment:min
+  - expr: namespace_model:wva_slo_attainment_ratio:min
     eval_time: 1h
-    exp_samples: [{labels: 'namespace_model:wva_slo_attainment:min{exported_namespace="team", model_name="m", objective="ttft", window="1h", $labels}', value: 0.97}]
+    exp_samples: [{labels: 'namespace_model:wva_slo_attainment_ratio:min{exported_namespace="team", model_name="m", objective="ttft", window="1h", $labels}', value: 0.97}]
   # 121 samples of the rule.
   - expr: ${recorded//'$release_namespace'/sys}
     eval_time: 2h

@@ -384,7 +384,7 @@ for same in wva.reconcileInterval=30s wva.logging.level=debug wva.prometheus.met
   render --set $same > $out/revision.yaml || { fault "--set $same does not render"; continue; }
   [ "$(json $out/revision.yaml | revision)" = "$was" ] || fault "$same changes the restart revision, and needs no restart"
 done
-for other in wva.prometheus.baseURL=http://p:9090 wva.scaleToZero=true wva.limitedMode=true wva.legacyMetrics=false wva.annotations=true wva.settings.WVA_ACTUATION=scale; do
+for other in wva.prometheus.baseURL=http://p:9090 wva.scaleToZero=true wva.limitedMode=true wva.legacyMetrics=true wva.annotations=true wva.settings.WVA_ACTUATION=scale; do
   render --set $other > $out/revision.yaml || { fault "--set $other does not render"; continue; }
   [ "$(json $out/revision.yaml | revision)" != "$was" ] || fault "$other needs a restart, and does not change the restart revision"
 done

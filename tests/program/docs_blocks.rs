@@ -167,7 +167,7 @@ fn entries_map(entries: &Value) -> String {
     let text = entries.to_string();
     let name = if text.contains("enable_scale_to_zero") || text.contains("retention_period") {
         "wva-model-scale-to-zero-config"
-    } else if text.contains("slo-tpot") {
+    } else if text.contains("itlSlo") && text.contains("priority") {
         "serviceclass"
     } else {
         "wva-saturation-scaling-config"

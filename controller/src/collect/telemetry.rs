@@ -60,7 +60,7 @@ impl Telemetry {
             unmapped: register(
                 registry,
                 IntGauge::new(
-                    "wva_unmapped_series",
+                    "wva_unmapped_pods",
                     "Pods with series in the newest sample that belong to no known workload.",
                 )?,
             )?,

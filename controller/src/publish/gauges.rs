@@ -110,7 +110,7 @@ impl VariantSeries {
         self.variant_families(&exported, take);
         take(self.attainment_gauges(&exported));
         take(self.spare_gauges(&published.snapshot, &exported));
-        take(self.gpu_gauges());
+        self.gpu_families(take);
         take(self.state_gauges(ours.iter().map(|(_, variant)| &***variant)));
     }
 

@@ -98,6 +98,8 @@ const CLASS_FIELDS: Fields = &[
             "[{model: m, slo-itl: 1}]",
             "[{model: m}, {model: m}]",
             "[{model: '', slo-ttft: 0}]",
+            "[{model: m, itlSlo: 20, ttftSlo: 500}]",
+            "[{model: m, itlSlo: 20, slo-tpot: 21}]",
         ],
     ),
     ("nam", &["x"]),
@@ -110,6 +112,7 @@ const LIST_FIELDS: Fields = &[
     ("slo-itl", MILLIS),
     ("slo-ttw", MILLIS),
     ("slo-ttft", &["1"]),
+    ("itlSlo", MILLIS),
 ];
 
 /// Texts that are not entries, and unusual entries.

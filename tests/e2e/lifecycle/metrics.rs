@@ -10,7 +10,7 @@ use wva_testbed::install::get;
 use wva_testbed::{Fleet, eventually};
 
 /// Name, type and labels, for a controller without an instance. The library defines the process metrics.
-const METRICS: [(&str, &str, &[&str]); 41] = [
+const METRICS: [(&str, &str, &[&str]); 43] = [
     ("wva_desired_replicas", "gauge", &["accelerator_type", "namespace", "variant_name"]),
     ("wva_current_replicas", "gauge", &["accelerator_type", "namespace", "variant_name"]),
     ("wva_desired_ratio", "gauge", &["accelerator_type", "namespace", "variant_name"]),
@@ -32,7 +32,7 @@ const METRICS: [(&str, &str, &[&str]); 41] = [
     ("wva_variant_min_replicas", "gauge", &["accelerator_type", "namespace", "variant_name"]),
     ("wva_variant_max_replicas", "gauge", &["accelerator_type", "namespace", "variant_name"]),
     ("wva_variant_scale_target_replicas", "gauge", &["accelerator_type", "namespace", "variant_name"]),
-    ("wva_variant_kv_cache_usage", "gauge", &["accelerator_type", "namespace", "variant_name"]),
+    ("wva_variant_kv_cache_usage_ratio", "gauge", &["accelerator_type", "namespace", "variant_name"]),
     ("wva_variant_queue_length", "gauge", &["accelerator_type", "namespace", "variant_name"]),
     (
         "wva_variant_autoscaler_replicas",
@@ -41,8 +41,10 @@ const METRICS: [(&str, &str, &[&str]); 41] = [
     ),
     ("wva_variant_condition", "gauge", &["namespace", "reason", "status", "type", "variant_name"]),
     ("wva_variant_limited", "gauge", &["by", "namespace", "variant_name"]),
-    ("wva_spare_capacity", "gauge", &["model_name", "namespace"]),
-    ("wva_gpus", "gauge", &["accelerator_type", "state"]),
+    ("wva_spare_capacity_ratio", "gauge", &["model_name", "namespace"]),
+    ("wva_gpus_capacity", "gauge", &["accelerator_type"]),
+    ("wva_gpus_free", "gauge", &["accelerator_type"]),
+    ("wva_gpus_used", "gauge", &["accelerator_type"]),
     ("wva_engine_cycle_duration_seconds", "histogram", &[]),
     ("wva_engine_cycles_total", "counter", &["result"]),
     ("wva_prometheus_query_duration_seconds", "histogram", &["query"]),
@@ -53,8 +55,8 @@ const METRICS: [(&str, &str, &[&str]); 41] = [
     ("wva_certificate_expiry_timestamp_seconds", "gauge", &["name"]),
     ("wva_leader", "gauge", &[]),
     ("wva_config_reloads_total", "counter", &["config", "result"]),
-    ("wva_unmapped_series", "gauge", &[]),
-    ("wva_variants", "gauge", &["state"]),
+    ("wva_unmapped_pods", "gauge", &[]),
+    ("wva_variants", "gauge", &["reason"]),
     ("wva_build_info", "gauge", &["revision", "rustc", "version"]),
     ("process_cpu_seconds_total", "counter", &[]),
     ("process_max_fds", "gauge", &[]),

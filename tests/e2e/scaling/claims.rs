@@ -45,7 +45,7 @@ pub(crate) async fn claims(wva: &Path) -> anyhow::Result<Outcome> {
         })
         .await?;
     let mut faults = check_commands(&testbed, &install, &namespace).await?;
-    let free = install.series("wva_gpus", &[("accelerator_type", "H100"), ("state", "capacity")]).await?;
+    let free = install.series("wva_gpus_capacity", &[("accelerator_type", "H100")]).await?;
     if free != Some(2.0) {
         faults.push(format!("the gauge of capacity is {free:?}"));
     }

@@ -82,7 +82,7 @@ async fn objectives_are_measured(cluster: &Cluster, ns: &str) -> anyhow::Result<
     eventually("the series to show the attainment of both objectives", DEADLINE, async || {
         for objective in ["ttft", "itl"] {
             let labels = [("namespace", ns), ("objective", objective), ("window", "5m")];
-            let share = cluster.install.series("wva_slo_attainment", &labels).await?;
+            let share = cluster.install.series("wva_slo_attainment_ratio", &labels).await?;
             ensure!(share.is_some_and(|share| (share - 0.5).abs() < 0.02), "{objective}: {share:?}");
         }
         Ok(())

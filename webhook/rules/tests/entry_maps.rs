@@ -80,11 +80,28 @@ fn admits_documented_maps() {
     created(ZERO, &[("m", "model_id: m\nenable_scale_to_zero: true\nretention_period: 10m\n")], &[]);
     created(
         CLASSES,
-        &[("premium", "name: Premium\npriority: 1\ndata:\n- {model: m, slo-tpot: 24, slo-ttft: 500}\n")],
+        &[("premium", "name: Premium\npriority: 1\ndata:\n- {model: m, itlSlo: 24, ttftSlo: 500}\n")],
         &[],
     );
-    let list = "- {name: Premium, model: m, priority: 1, slo-itl: 24, slo-ttw: 500}\n";
+    let list = "- {name: Premium, model: m, priority: 1, itlSlo: 24, ttftSlo: 500}\n";
     created(CLASSES, &[("serviceClasses", list)], &[]);
+}
+
+#[test]
+fn old_names_of_objectives_cause_a_warning_with_the_new_line() {
+    let old = "WVA-CM-065";
+    let message = created(
+        CLASSES,
+        &[("premium", "name: Premium\npriority: 1\ndata:\n- {model: m, slo-tpot: 24}\n")],
+        &[(old, "data.premium.data[0].slo-tpot")],
+    );
+    assert!(message.contains("old name; write itlSlo: 24"), "{message}");
+    let list = "- {name: Premium, model: m, priority: 1, slo-itl: 24, slo-ttw: 500}\n";
+    let fields = [(old, "data.serviceClasses[0].slo-itl"), (old, "data.serviceClasses[0].slo-ttw")];
+    created(CLASSES, &[("serviceClasses", list)], &fields);
+    let both = "name: A\npriority: 1\ndata:\n- {model: m, slo-tpot: 24, itlSlo: 24}\n- {model: n, slo-tpot: 24, itlSlo: 20}";
+    let message = created(CLASSES, &[("a", both)], &[("WVA-CM-029", "data.a.data[1].itlSlo")]);
+    assert!(message.contains("20, but slo-tpot is 24; keep one of them"), "{message}");
 }
 
 #[test]
@@ -201,7 +218,7 @@ fn denies_missing_and_duplicate_models() {
     created(SATURATION, &[("default", "model_id: m")], &[("WVA-CM-062", "data.default.model_id")]);
     created(SATURATION, &[("default", "optimizer: exact")], &[("WVA-CM-064", "data.default.optimizer")]);
     created(SATURATION, &[("default", "optimizer: costAware")], &[]);
-    let class = "name: A\npriority: 1\ndata:\n- {model: m, slo-tpot: 1}\n- {model: m, slo-tpot: 2}";
+    let class = "name: A\npriority: 1\ndata:\n- {model: m, itlSlo: 1}\n- {model: m, itlSlo: 2}";
     created(CLASSES, &[("a", class)], &[("WVA-CM-025", "data.a.data[1].model")]);
 }
 
@@ -338,7 +355,7 @@ fn many_small_bombs_cause_little_work() {
         &[("default", &format!("a: &a \"{long}\"\n{copies}"))],
         &[("WVA-CM-020", "data.default")],
     );
-    let rows = "- {name: P, model: m, priority: 1, slo-itl: 24}\n";
+    let rows = "- {name: P, model: m, priority: 1, itlSlo: 24}\n";
     let list: String = (0..3_000).map(|i| rows.replace("model: m", &format!("model: m{i}"))).collect();
     created(CLASSES, &[("serviceClasses", &list)], &[]);
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 use wva_scaling::Snapshot;
 use wva_scaling::resolve::{Entries, Saturation};
-use wva_scaling::snapshot::Model;
+use wva_scaling::snapshot::{Inventory, Model};
 
 use super::{ExportedVariants, VariantSeries, counted_replicas, family};
 use crate::cycle::inventory::inventory;
@@ -34,7 +34,7 @@ impl VariantSeries {
         }
         let help = "Share of latencies within the model's objective that this leader has counted in the window: \
                     ttft (requests) or itl (times between tokens). A new leader begins again.";
-        family("wva_slo_attainment", help, MetricType::GAUGE, metrics.into_iter())
+        family("wva_slo_attainment_ratio", help, MetricType::GAUGE, metrics.into_iter())
     }
 
     /// A model without a replica that reports has none.
@@ -50,22 +50,20 @@ impl VariantSeries {
         });
         let help = "Unused share of the capacity of the model's replicas that report, 0 to 1: the mean distance of \
                     KV cache and queue, the closer of the two, to their thresholds.";
-        family("wva_spare_capacity", help, MetricType::GAUGE, metrics)
+        family("wva_spare_capacity_ratio", help, MetricType::GAUGE, metrics)
     }
 
     /// GPUs of nodes and of DRA drivers, where nodes and pods of all namespaces are watched.
-    pub(super) fn gpu_gauges(&self) -> MetricFamily {
+    pub(super) fn gpu_families(&self, take: &mut dyn FnMut(MetricFamily)) {
         let gpus = inventory(&self.watches, &GpuClaims::new(&self.watches), []).unwrap_or_default();
-        let metrics = gpus.iter().flat_map(|(accelerator, gpus)| {
-            let free = gpus.limit.saturating_sub(gpus.used);
-            [("capacity", gpus.limit), ("used", gpus.used), ("free", free)].map(|(state, count)| {
+        for (name, help, count) in GPUS {
+            let metrics = gpus.iter().map(|(accelerator, gpus)| {
                 #[expect(clippy::cast_precision_loss, reason = "GPUs of a cluster, far below 2^52")]
-                let count = count as f64;
-                self.gauge_metric(&[("accelerator_type", accelerator), ("state", state)], count)
-            })
-        });
-        let help = "GPUs of the cluster's nodes; used are those that pods on them request or claims hold.";
-        family("wva_gpus", help, MetricType::GAUGE, metrics)
+                let count = count(gpus) as f64;
+                self.gauge_metric(&[("accelerator_type", accelerator)], count)
+            });
+            take(family(name, help, MetricType::GAUGE, metrics));
+        }
     }
 
     pub(super) fn state_gauges<'a>(&self, ours: impl Iterator<Item = &'a PublishedVariant>) -> MetricFamily {
@@ -73,11 +71,23 @@ impl VariantSeries {
         for variant in ours {
             *counts.entry(variant.conditions.ready.reason.as_str()).or_default() += 1;
         }
-        let gauge = |(state, count)| -> Metric { self.gauge_metric(&[("state", state)], f64::from(count)) };
+        let gauge =
+            |(reason, count)| -> Metric { self.gauge_metric(&[("reason", reason)], f64::from(count)) };
         let help = "Number of managed variants by the reason of their Ready condition.";
         family("wva_variants", help, MetricType::GAUGE, counts.into_iter().map(gauge))
     }
 }
+
+type GpuCount = fn(&Inventory) -> u64;
+
+/// Name, help and value.
+const GPUS: [(&str, &str, GpuCount); 3] = [
+    ("wva_gpus_capacity", "GPUs of the cluster's nodes.", |gpus| gpus.limit),
+    ("wva_gpus_used", "GPUs that pods on the cluster's nodes request or claims hold.", |gpus| gpus.used),
+    ("wva_gpus_free", "GPUs of the cluster's nodes that are not used.", |gpus| {
+        gpus.limit.saturating_sub(gpus.used)
+    }),
+];
 
 /// A replica at a threshold has none. `None` without a replica that reports.
 fn spare_capacity(model: &Model, snapshot: &Snapshot, settings: &Saturation) -> Option<f64> {

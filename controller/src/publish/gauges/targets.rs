@@ -27,15 +27,34 @@ impl VariantSeries {
                 take(family(&format!("{prefix}_{name}"), help, MetricType::GAUGE, metrics));
             }
         }
-        for (name, help, value) in FLOWS {
-            let one = |e: &Exported<'_>| Some(self.variant_gauge(e, &[], value(flow(e.variant)?)));
-            take(family(name, help, MetricType::GAUGE, exported.values().filter_map(one)));
-        }
+        self.flow_families(exported, take);
         let policies = exported.values().flat_map(|e| self.policy_gauges(e));
         let help =
             "Replicas by policy, where several are compared; running is the workload's current number.";
         take(family("wva_policy_replicas", help, MetricType::GAUGE, policies));
         take(self.scaling_counters(published, exported));
+    }
+
+    /// Load of each model, and what a replica of each variant completes.
+    fn flow_families(&self, exported: &ExportedVariants<'_>, take: &mut dyn FnMut(MetricFamily)) {
+        let flows = exported.values().filter_map(|e| Some((e, flow(e.variant)?)));
+        let models: BTreeMap<_, &Flow> = flows
+            .clone()
+            .filter_map(|(e, flow)| {
+                let decision = e.variant.decision.as_ref()?;
+                Some(((&*decision.namespace, &*decision.model_id), flow))
+            })
+            .collect();
+        for (name, help, value) in MODEL_FLOWS {
+            let one = |((namespace, model_name), flow): (&(&str, &str), &&Flow)| {
+                let labels = [("model_name", *model_name), ("namespace", *namespace)];
+                self.gauge_metric(&labels, value(flow))
+            };
+            take(family(name, help, MetricType::GAUGE, models.iter().map(one)));
+        }
+        let help = "Requests per second that a replica of the variant completes; 0 until it is learned.";
+        let throughput = flows.map(|(e, flow)| self.variant_gauge(e, &[], flow.throughput));
+        take(family("wva_replica_throughput_per_second", help, MetricType::GAUGE, throughput));
     }
 
     /// Gauges of mode `recommend` or a shadow analyzer. Autoscalers do not read these.
@@ -119,21 +138,12 @@ const GAUGES: [(&str, &str, Figure); 3] = [
 
 type FlowFigure = fn(&Flow) -> f64;
 
-/// Name, help and value. The first two are per model, repeated for each variant.
-const FLOWS: [(&str, &str, FlowFigure); 3] = [
-    ("wva_arrivals_per_second", "Requests per second that arrive for the variant's model.", |flow| {
-        flow.arrivals
+/// Name, help and value.
+const MODEL_FLOWS: [(&str, &str, FlowFigure); 2] = [
+    ("wva_arrivals_per_second", "Requests per second that arrive for the model.", |flow| flow.arrivals),
+    ("wva_forecast_per_second", "Requests per second expected for the model after a cold start.", |flow| {
+        flow.forecast
     }),
-    (
-        "wva_forecast_per_second",
-        "Requests per second expected for the variant's model after a cold start.",
-        |flow| flow.forecast,
-    ),
-    (
-        "wva_replica_throughput_per_second",
-        "Requests per second that a replica of the variant completes; 0 until it is learned.",
-        |flow| flow.throughput,
-    ),
 ];
 
 #[cfg(test)]

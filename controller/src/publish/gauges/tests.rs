@@ -82,7 +82,7 @@ fn a_variant_has_three_gauges_under_both_names() {
         format!("wva_desired_ratio{labels} 1.5"),
         format!("wva_desired_replicas{labels} 3"),
         COUNTER.to_owned(),
-        r#"wva_variants{state="Ready"} 1"#.to_owned(),
+        r#"wva_variants{reason="Ready"} 1"#.to_owned(),
     ];
     assert_eq!(exposed(vec![("a", grows("auto"))], None, true), want);
     assert_eq!(exposed(vec![("a", grows("auto"))], None, false), want[3..]);
@@ -97,7 +97,7 @@ fn the_instance_is_a_label_of_all_series() {
         lines[3],
         r#"wva_replica_scaling_total{controller_instance="x",direction="up",namespace="ns",reason="SpareBelowTarget",variant_name="a"} 2"#
     );
-    assert_eq!(lines[4], r#"wva_variants{controller_instance="x",state="Ready"} 1"#);
+    assert_eq!(lines[4], r#"wva_variants{controller_instance="x",reason="Ready"} 1"#);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn without_a_published_target_there_is_no_gauge() {
     {
         let mut lines = exposed(vec![("a", variant)], None, true);
         lines.retain(|line| !line.starts_with("wva_policy_replicas{"));
-        assert_eq!(lines, [COUNTER.to_owned(), format!("wva_variants{{state=\"{state}\"}} 1")]);
+        assert_eq!(lines, [COUNTER.to_owned(), format!("wva_variants{{reason=\"{state}\"}} 1")]);
     }
 }
 
@@ -174,7 +174,7 @@ fn a_variant_taken_over_is_counted_before_it_is_exported() {
         assert_eq!(lines.len(), wanted, "{lines:?}");
         let of_charts = Scope::new(None, None).lines(published, true).len() - lines.len();
         assert_eq!(of_charts > 0, wanted > 1, "{of_charts}");
-        assert_eq!(lines.last().map(String::as_str), Some(r#"wva_variants{state="Ready"} 1"#));
+        assert_eq!(lines.last().map(String::as_str), Some(r#"wva_variants{reason="Ready"} 1"#));
     }
 }
 
@@ -191,8 +191,11 @@ fn figures_of_the_throughput_analyzer_are_always_exported() {
         let config = json!({"saturation": {"default": entry}});
         let variant = published(decision(json!({"mode": mode, "replicas": [replica]}), config));
         let lines = exposed(vec![("a", variant)], None, false);
-        let labels = r#"{accelerator_type="H100",namespace="ns",variant_name="a"}"#;
-        for (name, value) in [("arrivals", 2), ("forecast", 2), ("replica_throughput", 0)] {
+        let of_variant = r#"{accelerator_type="H100",namespace="ns",variant_name="a"}"#;
+        let of_model = r#"{model_name="m",namespace="ns"}"#;
+        let figures =
+            [("arrivals", of_model, 2), ("forecast", of_model, 2), ("replica_throughput", of_variant, 0)];
+        for (name, labels, value) in figures {
             let line = format!("wva_{name}_per_second{labels} {value}");
             assert!(lines.contains(&line), "{line} is not in {lines:#?}");
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use prometheus::proto::{Metric, MetricFamily, MetricType};
-use wva_crds::ConditionType;
+use wva_crds::{ConditionReason, ConditionType};
 use wva_scaling::snapshot::{Mode, Variant};
 use wva_scaling::{Decision, Reason};
 
@@ -29,7 +29,7 @@ impl VariantSeries {
         let kv = exported.values().filter_map(|e| Some(self.variant_gauge(e, &[], e.mean_kv()?)));
         let help =
             "Mean share of the KV cache in use, 0 to 1, of the replicas that the last decision counted.";
-        take(family("wva_variant_kv_cache_usage", help, MetricType::GAUGE, kv));
+        take(family("wva_variant_kv_cache_usage_ratio", help, MetricType::GAUGE, kv));
         let queue = exported.values().filter_map(|e| Some(self.variant_gauge(e, &[], e.queue()?)));
         let help = "Requests that wait in the replicas that the last decision counted.";
         take(family("wva_variant_queue_length", help, MetricType::GAUGE, queue));
@@ -98,7 +98,8 @@ impl VariantSeries {
             self.gauge_metric(&labels, 1.0)
         };
         let is_shown = |(type_, draft): &(ConditionType, &ConditionDraft)| {
-            *type_ == ConditionType::Ready || !draft.is_true()
+            let is_trouble = !draft.is_true() || draft.reason == ConditionReason::InvalidConfiguration;
+            *type_ == ConditionType::Ready || is_trouble
         };
         exported.variant.conditions.all().filter(is_shown).map(one).collect()
     }

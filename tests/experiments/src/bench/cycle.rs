@@ -101,7 +101,7 @@ async fn read(install: &Install) -> anyhow::Result<Reading> {
 
 async fn measure(install: &Install) -> anyhow::Result<Figures> {
     eventually("all variants to be decided on", Duration::from_mins(3), async || {
-        let ready = install.series("wva_variants", &[("state", "Ready")]).await?.unwrap_or(0.0);
+        let ready = install.series("wva_variants", &[("reason", "Ready")]).await?.unwrap_or(0.0);
         ensure!(ready >= count(VARIANTS), "{ready} variants are ready");
         Ok(())
     })

@@ -30,7 +30,7 @@ pub(crate) async fn run(wva: &Path) -> anyhow::Result<()> {
     let _fleet = Fleet::start(&testbed, FleetConfig { rate: 10.0, ..variant(0).fleet() })?;
     eventually("all variants to be decided on for a while", Duration::from_mins(3), async || {
         let cycles = install.series("wva_engine_cycles_total", &[("result", "ok")]).await?.unwrap_or(0.0);
-        let ready = install.series("wva_variants", &[("state", "Ready")]).await?.unwrap_or(0.0);
+        let ready = install.series("wva_variants", &[("reason", "Ready")]).await?.unwrap_or(0.0);
         ensure!(cycles >= CYCLES && ready >= 10.0, "{cycles} cycles, {ready} variants ready");
         Ok(())
     })

@@ -15,7 +15,6 @@ use crate::maps::names::MapRole;
 use crate::maps::parse::MAX_FAULTS;
 use crate::maps::{DENY, WARN};
 use crate::rule::{Check, Rule};
-use crate::text::show;
 
 const LONG_RETENTION: GoDuration = GoDuration::from_secs(24 * 3600);
 
@@ -142,7 +141,7 @@ pub(crate) const TWO_OBJECTIVES: Rule = Rule {
         for old in old_objectives(facts) {
             let Some(new) = old.new.filter(|new| *new != old.value) else { continue };
             let stated = format!("{} is {}", old.name, old.value);
-            out.add_at(old.field, show(new), stated);
+            out.add_at(old.field, new.to_string(), stated);
             out.set_basis(json!([new, old.value]));
         }
     }),

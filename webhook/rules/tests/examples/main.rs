@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use example::{Example, Outcome, folder, object};
 use serde_json::{Value, json};
-use wva_crds::names::KIND;
+use wva_crds::names::{KIND, SERVICE_CLASS_MAP_NAME};
 use wva_rules::{Kind, RULES, Rule, Severity, Verdict};
 
 /// Code of unreadable files, which is not a rule. The rule reference tests its example with `wva validate`.
@@ -76,7 +76,10 @@ fn change_elsewhere(rule: &Rule, denied: &Value) -> Value {
             object["metadata"][pointer][key] = json!("true");
         }
     } else {
-        object["data"]["unrelated"] = json!("model_id: another/model");
+        let is_of_classes = object["metadata"]["name"] == SERVICE_CLASS_MAP_NAME;
+        let other =
+            if is_of_classes { "{name: Other, priority: 9, data: []}" } else { "model_id: another/model" };
+        object["data"]["unrelated"] = json!(other);
     }
     object
 }

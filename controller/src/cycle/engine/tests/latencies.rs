@@ -46,7 +46,7 @@ fn attainment_series(bench: &Bench) -> Vec<String> {
     let scope = bench.cluster.ownership_view(Ownership::default());
     let series = VariantSeries::new(reader, scope, bench.cluster.watches(), false, CycleProgress::default());
     series.for_each_family(&mut |family| text += &TextEncoder::new().encode_to_string(&[family]).unwrap());
-    text.lines().filter(|line| line.starts_with("wva_slo_attainment{")).map(str::to_owned).collect()
+    text.lines().filter(|line| line.starts_with("wva_slo_attainment_ratio{")).map(str::to_owned).collect()
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn measured_latencies_reach_snapshot_and_gauge() {
     let mut found = attainment_series(&bench);
     found.sort();
     for (line, (labels, share)) in found.iter().zip(wanted.as_flattened()) {
-        let value = line.strip_prefix(&format!("wva_slo_attainment{{{labels}}} "));
+        let value = line.strip_prefix(&format!("wva_slo_attainment_ratio{{{labels}}} "));
         let value: f64 = value.unwrap_or_else(|| panic!("{line} has not {labels}")).parse().unwrap();
         assert!((value - share).abs() < 1e-6, "{line}");
     }

@@ -76,7 +76,7 @@ fn conditions_that_are_true_have_no_series_except_ready() {
         values(&lines, r#"wva_variant_condition{namespace="ns",reason="#)
     };
     let unfollowed = r#""NotPublished",status="Unknown",type="SignalFollowed"} 1"#;
-    assert_eq!(of(0.5, "1s"), [r#""Ready",status="True",type="Ready"} 1"#, unfollowed]);
+    assert_eq!(of(0.5, "1s"), [unfollowed, r#""Ready",status="True",type="Ready"} 1"#]);
     let stale = of(0.5, "4m");
     let named = r#""MetricsStale",status="False",type="MetricsAvailable"} 1"#.to_owned();
     assert!(stale.contains(&named), "{stale:?}");
@@ -90,11 +90,11 @@ fn load_is_that_of_the_counted_replicas() {
         {"pod": "a-2", "kv": 0.9, "queue": 50, "age": "121s"},
     ]);
     let lines = lines(cycle(json!({"current": 3, "replicas": replicas}), json!({})));
-    assert_eq!(values(&lines, "wva_variant_kv_cache_usage"), ["{} 0.2"]);
+    assert_eq!(values(&lines, "wva_variant_kv_cache_usage_ratio"), ["{} 0.2"]);
     assert_eq!(values(&lines, "wva_variant_queue_length"), ["{} 5"]);
     // Thresholds 0.8 and 5: spare is min(0.5, 0.4) and min(1, 0.6).
-    assert_eq!(values(&lines, "wva_spare_capacity"), [r#"{model_name="m",} 0.5"#]);
-    for name in ["wva_variant_kv_cache_usage", "wva_variant_queue_length", "wva_spare_capacity"] {
+    assert_eq!(values(&lines, "wva_spare_capacity_ratio"), [r#"{model_name="m",} 0.5"#]);
+    for name in ["wva_variant_kv_cache_usage_ratio", "wva_variant_queue_length", "wva_spare_capacity_ratio"] {
         assert_eq!(
             values(&self::lines(cycle(json!({}), json!({}))), name),
             [""; 0],
@@ -109,7 +109,7 @@ fn spare_capacity_is_a_share() {
     let spare = |kv: f64, queue: f64| {
         let replicas = json!([{"pod": "a-0", "kv": kv, "queue": queue, "age": "1s"}]);
         let config = json!({"saturation": {"default": entry}});
-        values(&lines(cycle(json!({"current": 1, "replicas": replicas}), config)), "wva_spare_capacity")
+        values(&lines(cycle(json!({"current": 1, "replicas": replicas}), config)), "wva_spare_capacity_ratio")
     };
     for (kv, queue, value) in [(0.0, 0.0, "1"), (0.25, 0.0, "0.5"), (0.25, 8.0, "0.2"), (0.9, 0.0, "0")] {
         let found = spare(kv, queue);
@@ -167,9 +167,8 @@ fn gpus_are_those_of_the_nodes() {
     let mut pod = json!({"metadata": {"namespace": "theirs"}, "spec": fixture::gpu_pod(3), "status": {"phase": "Running"}});
     pod["spec"]["nodeName"] = json!("n");
     scope.cluster.pod_with("p", "Job", "theirs", pod);
-    let gpus = |scope: &Scope| values(&scope.lines(cycle(json!({}), json!({})), false), "wva_gpus");
-    let state = |state: &str, n: u32| format!("{{state=\"{state}\"}} {n}");
-    assert_eq!(gpus(&scope), [state("capacity", 8), state("free", 5), state("used", 3)]);
+    let gpus = |scope: &Scope| values(&scope.lines(cycle(json!({}), json!({})), false), "wva_gpus_");
+    assert_eq!(gpus(&scope), ["capacity{} 8", "free{} 5", "used{} 3"]);
     scope.cluster.set_nodes_availability(wva_runtime::Availability::Forbidden);
     assert_eq!(gpus(&scope), [""; 0]);
 }
