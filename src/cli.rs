@@ -42,7 +42,7 @@ pub(crate) fn command(name: ProgramName) -> Command {
     let program = Command::new("wva")
         .about("Workload-Variant-Autoscaler: how many replicas each variant of a model server should run, and why")
         .version(crate::telemetry::LONG_VERSION)
-        .after_help("Exit code of every command: 0 success, 1 a finding or a failure, 2 wrong usage.")
+        .after_help("Exit code of every command: 0 success, 1 a finding or a failure, 2 wrong usage, 3 the cluster does not answer.")
         .subcommand(run)
         .subcommands(wva_cli::commands());
     match name {

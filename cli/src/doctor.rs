@@ -56,7 +56,8 @@ Examples:
   wva doctor --compare --prometheus http://localhost:9090
 
 Exit code: 0 nothing is broken (with --compare: all targets agree), 1 something
-is broken (with --compare: targets differ), 2 wrong usage.";
+is broken (with --compare: targets differ), 2 wrong usage, 3 the cluster cannot
+be read, so that nothing is known.";
 
 pub(crate) fn command() -> Command {
     let command = Command::new("doctor")

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::cluster::{Cluster, ObjectId, id};
 use super::leader::{self, Answers, ControllerAnswer, DebugEndpoint, DebugResponse};
-use super::output::{self, print};
+use super::output::{self, Unseen, print};
 use crate::arguments::{
     file_option, names_argument, object_options, output_format, output_option, path_value, value, values,
 };
@@ -30,7 +30,7 @@ pub(crate) fn command() -> Command {
              Without --address it finds the controller's pods with your kubeconfig and forwards a port to them. You need\n\
              `list` on pods and `create` on pods/portforward in the controller's namespace. Only the leader answers.\n\
              With --address and without -n it explains all namespaces.\n\n\
-             Exit code: 0 explained, 1 no controller answered or a variant has no decision, 2 wrong usage.",
+             Exit code: 0 explained, 1 a variant has no decision, 2 wrong usage, 3 no controller answered.",
         )
         .arg(names_argument())
         .arg(output_option(&["text", "wide", "json", "yaml", "name"]))
@@ -146,20 +146,18 @@ async fn fetch_explanations(
     if let Some(address) = value(arguments, "address") {
         let endpoint = DebugEndpoint::Address(address.to_owned());
         let answer = fetch_explanation(&endpoint, request).await.with_context(|| {
-            format!(
+            Unseen(format!(
                 "no explanation from --address {address}: it must be the controller's WVA_DEBUG_BIND_ADDRESS"
-            )
+            ))
         })?;
         let answer = ControllerAnswer { controller: address.to_owned(), answer: answer? };
         return Ok(Answers { received: vec![answer], failures: Vec::new() });
     }
     let query = async |endpoint: &DebugEndpoint| fetch_explanation(endpoint, request).await?;
     let answers = Answers::fetch(arguments, query).await?;
-    anyhow::ensure!(
-        !answers.received.is_empty(),
-        "no controller answered:\n  {}",
-        answers.failures.join("\n  ")
-    );
+    if answers.received.is_empty() {
+        return Err(Unseen(format!("no controller answered:\n  {}", answers.failures.join("\n  "))).into());
+    }
     Ok(answers)
 }
 

@@ -1,4 +1,5 @@
-//! Subcommands of `wva` other than `run`. Exit codes: 0 success, 1 a finding or a failure, 2 wrong usage (clap).
+//! Subcommands of `wva` other than `run`. Exit codes: 0 success, 1 a finding or a failure, 2 wrong usage (clap),
+//! 3 the cluster does not answer.
 
 mod arguments;
 mod certs;
@@ -38,6 +39,8 @@ pub use output::{TerminalSize, fail, print, terminal_size, use_colours, wrong_us
 pub use report::read_recording;
 
 const WRONG_USAGE: u8 = 2;
+/// Exit code if the cluster or the controller does not answer, so that nothing was looked at.
+const NOT_SEEN: u8 = 3;
 
 /// The program that the commands belong to.
 #[derive(Debug, Serialize)]

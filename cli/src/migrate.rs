@@ -54,7 +54,8 @@ Examples:
   wva migrate scaledobject.yaml prometheus-rule.yaml deployment.yaml
 
 Exit code: 0 the output is complete, 1 some objects need a manual change first
-(see standard error), 2 wrong usage or an unreadable path.";
+(see standard error), 2 wrong usage or an unreadable path, 3 the cluster cannot
+be read.";
 
 pub(crate) fn command() -> Command {
     let command = Command::new("migrate")

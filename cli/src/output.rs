@@ -11,6 +11,8 @@ use serde::Serialize;
 use wva_crds::names::GROUP;
 use wva_runtime::client::ClientError;
 
+use crate::cluster::ListError;
+
 /// Prints to standard output. Text of others cannot control the terminal: of control characters, only line ends and tabs
 /// pass. Returns false if the reader closed the pipe.
 ///
@@ -167,12 +169,24 @@ impl UnreadableFile {
     }
 }
 
-/// Prints the error of a command. The exit code is 2 for an unreadable file or kubeconfig, otherwise 1.
+/// What a command looks at does not answer; the exit code is 3.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Unseen(pub(crate) String);
+
+/// Prints the error of a command. The exit code is 2 for an unreadable file or kubeconfig, 3 for a cluster or server that
+/// does not answer, and otherwise 1.
 #[must_use]
 pub fn fail(error: &anyhow::Error) -> ExitCode {
     print_error(error);
-    let is_usage = error.chain().any(|cause| cause.is::<UnreadableFile>() || cause.is::<ClientError>());
-    if is_usage { ExitCode::from(crate::WRONG_USAGE) } else { ExitCode::FAILURE }
+    let has = |is: fn(&(dyn std::error::Error + 'static)) -> bool| error.chain().any(is);
+    if has(|cause| cause.is::<UnreadableFile>() || cause.is::<ClientError>()) {
+        ExitCode::from(crate::WRONG_USAGE)
+    } else if error.is::<Unseen>() || has(|cause| cause.is::<ListError>() || cause.is::<kube::Error>()) {
+        ExitCode::from(crate::NOT_SEEN)
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// Prints an error with its causes on one line.

@@ -51,8 +51,8 @@ Examples:
   wva status -n prod llama-h100 --watch
   wva status -A -w --interval 10s
 
-Exit code: 0 listed, 1 the cluster cannot be read or a named variant does not
-exist, 2 wrong usage.
+Exit code: 0 listed, 1 a named variant does not exist, 2 wrong usage, 3 the
+cluster cannot be read.
 
 You need `list` on variantautoscalings. Without `list` on workloads, CURRENT
 comes from the status of the variant. SATURATION, TTFT and ITL come from the

@@ -98,9 +98,9 @@ pub struct ScaleTargetRef {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VariantAutoscalingStatus {
-    /// `metadata.generation` of the spec that this status is about.
+    /// `metadata.generation` of the spec that this status is about; -1 before the first status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = -1))]
     pub observed_generation: Option<i64>,
     /// Decided target. Absent while the workload does not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -103,7 +103,7 @@ fn unreachable_api_server_is_named() {
     let scratch = Scratch::new("cli-unreachable");
     let kubeconfig = scratch.file("config", &kubeconfig_of(server));
     for command in ["status", "explain", "doctor", "migrate"] {
-        let out = finish(wva(&[command]).env("KUBECONFIG", &kubeconfig), "").ends(1);
+        let out = finish(wva(&[command]).env("KUBECONFIG", &kubeconfig), "").ends(3);
         let error = out.reports(&[server, "check KUBECONFIG"]).stderr;
         assert!(!error.contains("--controller-namespace"), "irrelevant advice: {error}");
     }
@@ -116,7 +116,7 @@ fn crd_command_prints_the_checked_in_crd() {
 
 #[test]
 fn explain_names_the_address_that_does_not_answer() {
-    run(&["explain", "--address", "127.0.0.1:9"], "").ends(1).reports(&["127.0.0.1:9", "--address"]);
+    run(&["explain", "--address", "127.0.0.1:9"], "").ends(3).reports(&["127.0.0.1:9", "--address"]);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn explain_rejects_answers_of_another_server() {
     });
     let scratch = Scratch::new("cli-snapshot");
     let file = scratch.path("snapshot.yaml");
-    let out = run(&["explain", "--address", &address, "--snapshot", &file], "").ends(1);
+    let out = run(&["explain", "--address", &address, "--snapshot", &file], "").ends(3);
     assert_eq!(out.reports(&[&address, "WVA_DEBUG_BIND_ADDRESS"]).stdout, "");
     assert!(!std::fs::exists(&file).unwrap(), "a snapshot was written");
 }

@@ -18,6 +18,7 @@ the completion script of your shell. With a link `kubectl-wva` to `wva` on your 
 | 0 | success |
 | 1 | a finding or a failure |
 | 2 | wrong usage, or a file or kubeconfig that cannot be used |
+| 3 | the cluster or the controller does not answer, so that nothing was looked at |
 
 `wva` without a command prints its help. Started under the name `manager`, as in the image, it runs `wva run`. Outside a
 pod, `wva run` needs `--leader-elect`, or `--standalone` if no other controller is installed. Its other options are the

@@ -311,6 +311,7 @@ fn is_alert(word: &str) -> bool {
 fn has_value(schema: &Value, key: &str) -> bool {
     let mut at = schema;
     for part in key.split('.') {
+        at = at["allOf"].get(0).unwrap_or(at);
         if let Some(definition) = at["$ref"].as_str().and_then(|path| path.strip_prefix('#')) {
             at = schema.pointer(definition).unwrap();
         }

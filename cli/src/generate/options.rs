@@ -26,7 +26,8 @@ Examples:
   helm template my-release ./chart | wva generate -f -
 
 Exit code: 0 all objects are printed, 1 a workload lacks a value (standard error
-names the flag that sets it), 2 wrong usage or an unreadable path.";
+names the flag that sets it), 2 wrong usage or an unreadable path, 3 the cluster
+cannot be read.";
 
 /// Values that replace what the workload says.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::ArgMatches;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
@@ -12,6 +11,7 @@ use wva_crds::settings::Setting;
 use super::endpoint::DebugEndpoint;
 use crate::arguments::value;
 use crate::cluster::{Cluster, connection_error};
+use crate::output::Unseen;
 
 const MAX_PODS: u32 = 50;
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -29,15 +29,17 @@ pub(crate) async fn find_endpoints(arguments: &ArgMatches) -> anyhow::Result<Vec
     let params = ListParams::default().labels(selector).fields("status.phase=Running").limit(MAX_PODS);
     let list = tokio::time::timeout(TIMEOUT, pods.list(&params))
         .await
-        .with_context(|| format!("the API server did not answer within {} s", TIMEOUT.as_secs()))?
+        .map_err(|_| Unseen(format!("the API server did not answer within {} s", TIMEOUT.as_secs())))?
         .map_err(|error| {
-            anyhow::anyhow!("cannot list pods {scope}: {}", explain_list_error(&server, error))
+            Unseen(format!("cannot list pods {scope}: {}", explain_list_error(&server, error)))
         })?;
-    anyhow::ensure!(
-        !list.items.is_empty(),
-        "no running pod with the labels {selector} {scope}: choose the controller with --controller-namespace and \
-         --controller-selector, or its debug address with --address"
-    );
+    if list.items.is_empty() {
+        let problem = format!(
+            "no running pod with the labels {selector} {scope}: choose the controller with --controller-namespace and \
+             --controller-selector, or its debug address with --address"
+        );
+        return Err(Unseen(problem).into());
+    }
     Ok(list.items.iter().filter_map(|pod| endpoint(&client, pod)).collect())
 }
 

@@ -90,12 +90,9 @@ fn admits_documented_maps() {
 #[test]
 fn old_names_of_objectives_cause_a_warning_with_the_new_line() {
     let old = "WVA-CM-065";
-    let message = created(
-        CLASSES,
-        &[("premium", "name: Premium\npriority: 1\ndata:\n- {model: m, slo-tpot: 24}\n")],
-        &[(old, "data.premium.data[0].slo-tpot")],
-    );
-    assert!(message.contains("old name; write itlSlo: 24"), "{message}");
+    let one = map(&[("premium", "name: Premium\npriority: 1\ndata:\n- {model: m, slo-tpot: 24}\n")]);
+    let verdict = check(&MapFacts::new(&one, "ns", CLASSES), &[(old, "data.premium.data[0].slo-tpot")]);
+    assert!(verdict.warnings[0].ends_with("old name; write itlSlo: 24"), "{:?}", verdict.warnings);
     let list = "- {name: Premium, model: m, priority: 1, slo-itl: 24, slo-ttw: 500}\n";
     let fields = [(old, "data.serviceClasses[0].slo-itl"), (old, "data.serviceClasses[0].slo-ttw")];
     created(CLASSES, &[("serviceClasses", list)], &fields);

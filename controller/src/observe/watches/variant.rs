@@ -214,7 +214,8 @@ fn status(object: &DynamicObject) -> VariantAutoscalingStatus {
         Some(serde_json::from_value(value.clone()).unwrap_or(unreadable))
     };
     VariantAutoscalingStatus {
-        observed_generation: serde_json::from_value(field("observedGeneration")).ok(),
+        // The schema's default is below 0.
+        observed_generation: field("observedGeneration").as_i64().filter(|generation| *generation >= 0),
         desired_optimized_alloc: alloc(&field("desiredOptimizedAlloc")),
         current_replicas: serde_json::from_value(field("currentReplicas")).ok(),
         actuation: serde_json::from_value(field("actuation")).ok(),

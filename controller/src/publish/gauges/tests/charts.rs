@@ -168,7 +168,8 @@ fn gpus_are_those_of_the_nodes() {
     pod["spec"]["nodeName"] = json!("n");
     scope.cluster.pod_with("p", "Job", "theirs", pod);
     let gpus = |scope: &Scope| values(&scope.lines(cycle(json!({}), json!({})), false), "wva_gpus_");
-    assert_eq!(gpus(&scope), ["capacity{} 8", "free{} 5", "used{} 3"]);
+    let h100 = |name: &str, n: u32| format!("{name}{{accelerator_type=\"H100\"}} {n}");
+    assert_eq!(gpus(&scope), [h100("capacity", 8), h100("free", 5), h100("used", 3)]);
     scope.cluster.set_nodes_availability(wva_runtime::Availability::Forbidden);
     assert_eq!(gpus(&scope), [""; 0]);
 }
