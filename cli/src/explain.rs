@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::cluster::{Cluster, ObjectId, id};
 use super::leader::{self, Answers, ControllerAnswer, DebugEndpoint, DebugResponse};
-use super::output::{self, Unseen, print};
+use super::output::{self, NoAnswer, print};
 use crate::arguments::{
     file_option, names_argument, object_options, output_format, output_option, path_value, value, values,
 };
@@ -146,7 +146,7 @@ async fn fetch_explanations(
     if let Some(address) = value(arguments, "address") {
         let endpoint = DebugEndpoint::Address(address.to_owned());
         let answer = fetch_explanation(&endpoint, request).await.with_context(|| {
-            Unseen(format!(
+            NoAnswer(format!(
                 "no explanation from --address {address}: it must be the controller's WVA_DEBUG_BIND_ADDRESS"
             ))
         })?;
@@ -156,7 +156,7 @@ async fn fetch_explanations(
     let query = async |endpoint: &DebugEndpoint| fetch_explanation(endpoint, request).await?;
     let answers = Answers::fetch(arguments, query).await?;
     if answers.received.is_empty() {
-        return Err(Unseen(format!("no controller answered:\n  {}", answers.failures.join("\n  "))).into());
+        return Err(NoAnswer(format!("no controller answered:\n  {}", answers.failures.join("\n  "))).into());
     }
     Ok(answers)
 }

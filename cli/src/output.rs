@@ -172,7 +172,7 @@ impl UnreadableFile {
 /// What a command looks at does not answer; the exit code is 3.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Unseen(pub(crate) String);
+pub(crate) struct NoAnswer(pub(crate) String);
 
 /// Prints the error of a command. The exit code is 2 for an unreadable file or kubeconfig, 3 for a cluster or server that
 /// does not answer, and otherwise 1.
@@ -182,7 +182,7 @@ pub fn fail(error: &anyhow::Error) -> ExitCode {
     let has = |is: fn(&(dyn std::error::Error + 'static)) -> bool| error.chain().any(is);
     if has(|cause| cause.is::<UnreadableFile>() || cause.is::<ClientError>()) {
         ExitCode::from(crate::WRONG_USAGE)
-    } else if error.is::<Unseen>() || has(|cause| cause.is::<ListError>() || cause.is::<kube::Error>()) {
+    } else if error.is::<NoAnswer>() || has(|cause| cause.is::<ListError>() || cause.is::<kube::Error>()) {
         ExitCode::from(crate::NOT_SEEN)
     } else {
         ExitCode::FAILURE

@@ -11,7 +11,7 @@ use crate::Program;
 use crate::arguments::{cluster_options, flag, output_format, output_option};
 use crate::cluster::{ApiError, Cluster, DEPLOYMENTS, ObjectId, entry, id, items, text};
 use crate::leader::CONTROLLER_PODS;
-use crate::output::{Unseen, print, printable, structured};
+use crate::output::{NoAnswer, print, printable, structured};
 
 const CRD: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/variantautoscalings.llmd.ai";
 
@@ -90,7 +90,7 @@ pub(crate) fn version(arguments: &ArgMatches, program: &Program) -> anyhow::Resu
 
 async fn read_cluster(arguments: &ArgMatches) -> anyhow::Result<ClusterVersions> {
     let cluster = Cluster::connect_everywhere(arguments).await?;
-    let answer = cluster.get("/version").await.map_err(|ApiError { message, .. }| Unseen(message))?;
+    let answer = cluster.get("/version").await.map_err(|ApiError { message, .. }| NoAnswer(message))?;
     let server = Server { url: cluster.server.clone(), git_version: text(&answer, "/gitVersion").to_owned() };
     let crd = read_crd(&cluster).await;
     let (controllers, error) = match cluster.list_labelled(&DEPLOYMENTS, CONTROLLER_PODS).await {

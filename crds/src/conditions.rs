@@ -66,7 +66,7 @@ impl ConditionType {
         match (self, status) {
             (Self::Ready, True) => &READY,
             (Self::Ready, False) => &NOT_READY,
-            (Self::Ready, Unknown) => &[],
+            (Self::Ready | Self::OptimizationReady, Unknown) => &[],
             (Self::TargetResolved, True) => &[R::TargetFound],
             (Self::TargetResolved, False) => &[R::TargetNotFound],
             (Self::TargetResolved, Unknown) => &[R::TargetNotReadable, R::SkippedProcessing],
@@ -86,7 +86,6 @@ impl ConditionType {
                 R::MetricsUnavailable,
                 R::NotWakeable,
             ],
-            (Self::OptimizationReady, Unknown) => &[],
             (Self::SignalFollowed, True) => &[R::Followed, R::AtZero, R::ScaledDirectly],
             (Self::SignalFollowed, False) => &SIGNAL_PROBLEMS,
             (Self::SignalFollowed, Unknown) => &[R::NotPublished, R::NotVisible],
@@ -167,7 +166,7 @@ reasons! {
     TargetConflict = "TargetConflict",
     /// The workload does not exist or cannot be read.
     DeploymentNotFound = "DeploymentNotFound",
-    /// The analysis failed, and there is no earlier target to hold.
+    /// The analysis failed without an earlier target to hold.
     MetricsUnavailable = "MetricsUnavailable",
     /// The model is at 0 replicas, and its requests are not seen.
     NotWakeable = "NotWakeable",

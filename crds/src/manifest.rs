@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::VariantAutoscaling;
 
-/// The CRD. An object without a status reads as one whose spec nobody has seen: kstatus takes an object without conditions
+/// The CRD. An object without a status reads as one whose spec wva has not seen: kstatus takes an object without conditions
 /// for ready.
 #[must_use]
 pub fn crd() -> CustomResourceDefinition {

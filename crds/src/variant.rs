@@ -56,8 +56,7 @@ pub struct VariantAutoscalingSpec {
         validation = Rule::new("size(bytes(self)) <= 512").message("modelID is longer than 512 bytes; shorten it")
     )]
     pub model_id: String,
-    /// Cost of one replica as a decimal number without sign, unit or exponent. All variants of a model must use the same
-    /// unit.
+    /// Cost of one replica for an hour, in one currency for the fleet: a decimal number without sign, unit or exponent.
     #[serde(default = "default_variant_cost")]
     // All numbers of up to 308 digits are finite in 64-bit floating point.
     #[schemars(regex(pattern = r"^\d+(\.\d+)?$"), length(max = 308))]

@@ -1,6 +1,8 @@
 //! What tools that wait for a variant see: `kubectl wait`, Helm 4 by the rules of kstatus, and the health script for Argo
 //! CD. Why a control plane of its own: its Prometheus stops.
 
+#![expect(clippy::print_stdout, reason = "the transcript is for the person who runs the test")]
+
 use std::time::Duration;
 
 use crate::support::{

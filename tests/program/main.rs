@@ -8,6 +8,7 @@ mod cli_page;
 mod command_table;
 mod conditions_page;
 mod configuration_page;
+mod crd_changes;
 mod dashboards;
 mod docs;
 mod docs_blocks;

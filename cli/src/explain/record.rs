@@ -15,7 +15,7 @@ use wva_runtime::Signals;
 
 use crate::arguments::{file_option, option, path_value};
 use crate::leader::{self, Answers, DebugEndpoint, DebugResponse};
-use crate::output::Unseen;
+use crate::output::NoAnswer;
 
 /// If two cycles come within this time, the first may be missed.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -108,7 +108,7 @@ async fn fetch_cycle(
     answers.ensure_one()?;
     let answer = answers.received.pop();
     let answer =
-        answer.ok_or_else(|| Unseen(format!("no controller answered: {}", answers.failures.join("; "))))?;
+        answer.ok_or_else(|| NoAnswer(format!("no controller answered: {}", answers.failures.join("; "))))?;
     Ok(answer.answer)
 }
 

@@ -11,7 +11,7 @@ use wva_crds::settings::Setting;
 use super::endpoint::DebugEndpoint;
 use crate::arguments::value;
 use crate::cluster::{Cluster, connection_error};
-use crate::output::Unseen;
+use crate::output::NoAnswer;
 
 const MAX_PODS: u32 = 50;
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -29,16 +29,16 @@ pub(crate) async fn find_endpoints(arguments: &ArgMatches) -> anyhow::Result<Vec
     let params = ListParams::default().labels(selector).fields("status.phase=Running").limit(MAX_PODS);
     let list = tokio::time::timeout(TIMEOUT, pods.list(&params))
         .await
-        .map_err(|_| Unseen(format!("the API server did not answer within {} s", TIMEOUT.as_secs())))?
+        .map_err(|_| NoAnswer(format!("the API server did not answer within {} s", TIMEOUT.as_secs())))?
         .map_err(|error| {
-            Unseen(format!("cannot list pods {scope}: {}", explain_list_error(&server, error)))
+            NoAnswer(format!("cannot list pods {scope}: {}", explain_list_error(&server, error)))
         })?;
     if list.items.is_empty() {
         let problem = format!(
             "no running pod with the labels {selector} {scope}: choose the controller with --controller-namespace and \
              --controller-selector, or its debug address with --address"
         );
-        return Err(Unseen(problem).into());
+        return Err(NoAnswer(problem).into());
     }
     Ok(list.items.iter().filter_map(|pod| endpoint(&client, pod)).collect())
 }

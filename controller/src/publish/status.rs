@@ -336,7 +336,7 @@ async fn write(
 }
 
 enum Answer {
-    Object(DynamicObject),
+    Object(Box<DynamicObject>),
     /// The object was deleted in the meantime.
     Gone,
     Conflict(WriteError),
@@ -351,7 +351,7 @@ async fn answer(
     let call = ApiCall { verb, resource: "variantautoscalings/status", namespace, name };
     let refused = |error: &kube::Error| WriteError::Refused(call.describe_failure(error));
     match tokio::time::timeout(WRITE_TIMEOUT, request).await {
-        Ok(Ok(object)) => Ok(Answer::Object(object)),
+        Ok(Ok(object)) => Ok(Answer::Object(Box::new(object))),
         Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(Answer::Gone),
         Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
             Ok(Answer::Conflict(refused(&kube::Error::Api(status))))

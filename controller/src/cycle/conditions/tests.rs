@@ -128,66 +128,37 @@ fn a_missing_signal_is_named() {
 }
 
 #[test]
-fn an_object_without_a_decision_is_not_ready() {
+fn an_invalid_object_is_not_ready() {
     let conflict = VariantError::Conflict { with: "older".into(), target: "Deployment/d".into() };
     let invalid = VariantError::Invalid("spec.variantCost: found \"cheap\"".into());
-    let invalid_config = ["!InvalidConfiguration", "?SkippedProcessing", "!InvalidConfiguration"];
-    let skipped = |reason| [reason, "?SkippedProcessing", "!SkippedProcessing"];
-    let missing = skipped("!DeploymentNotFound");
-    let lws = |availability| ConditionSource::NoTarget {
-        kind: "LeaderWorkerSet.leaderworkerset.x-k8s.io",
-        name: "l",
-        existed: false,
-        availability: Some(availability),
-    };
-    let unsupported = ConditionSource::NoTarget {
-        kind: "Rollout.argoproj.io",
-        name: "l",
-        existed: false,
-        availability: None,
-    };
-    for (source, want, resolved, message) in [
-        (ConditionSource::Invalid(&invalid), invalid_config, "SkippedProcessing", "found \"cheap\""),
-        (ConditionSource::Invalid(&conflict), skipped("!TargetConflict"), "SkippedProcessing", "'older'"),
-        (
-            no_target("Deployment", "d", true),
-            missing,
-            "TargetNotFound",
-            "Target deployment 'd' no longer exists",
-        ),
-        (
-            no_target("StatefulSet", "s", false),
-            missing,
-            "TargetNotFound",
-            "Target statefulset 's' does not exist yet",
-        ),
-        (
-            unsupported,
-            missing,
-            "TargetNotReadable",
-            "Target Rollout.argoproj.io 'l' has an unsupported kind: use a Deployment, StatefulSet or",
-        ),
-        (
-            lws(Availability::Forbidden),
-            missing,
-            "TargetNotReadable",
-            "'l' cannot be read: grant get, list and watch on leaderworkersets",
-        ),
-        (
-            lws(Availability::Watched),
-            missing,
-            "TargetNotFound",
-            "Target leaderworkerset 'l' does not exist yet",
-        ),
-        (
-            lws(Availability::NotInstalled),
-            missing,
-            "TargetNotFound",
-            "Target leaderworkerset 'l' does not exist yet",
-        ),
+    for (error, ready, optimization, message) in [
+        (&invalid, "!InvalidConfiguration", "!InvalidConfiguration", "found \"cheap\""),
+        (&conflict, "!TargetConflict", "!SkippedProcessing", "'older'"),
+    ] {
+        let c = conditions(ConditionSource::Invalid(error));
+        assert_eq!(reasons(&c), [ready, "?SkippedProcessing", optimization]);
+        assert_eq!(c.target_resolved.reason.as_str(), "SkippedProcessing");
+        assert!(c.ready.message.contains(message), "{}", c.ready.message);
+    }
+}
+
+#[test]
+fn a_missing_target_is_told_from_one_that_cannot_be_read() {
+    let target =
+        |kind, availability| ConditionSource::NoTarget { kind, name: "l", existed: false, availability };
+    let lws = |availability| target("LeaderWorkerSet.leaderworkerset.x-k8s.io", Some(availability));
+    let (missing, unreadable) = ("TargetNotFound", "TargetNotReadable");
+    let lws_missing = "Target leaderworkerset 'l' does not exist yet";
+    for (source, resolved, message) in [
+        (no_target("Deployment", "d", true), missing, "Target deployment 'd' no longer exists"),
+        (no_target("StatefulSet", "s", false), missing, "Target statefulset 's' does not exist yet"),
+        (target("Rollout.argoproj.io", None), unreadable, "'l' has an unsupported kind: use a Deployment"),
+        (lws(Availability::Forbidden), unreadable, "'l' cannot be read: grant get, list and watch on"),
+        (lws(Availability::Watched), missing, lws_missing),
+        (lws(Availability::NotInstalled), missing, lws_missing),
     ] {
         let c = conditions(source);
-        assert_eq!(reasons(&c), want.map(str::to_owned));
+        assert_eq!(reasons(&c), ["!DeploymentNotFound", "?SkippedProcessing", "!SkippedProcessing"]);
         assert_eq!(c.target_resolved.reason.as_str(), resolved);
         assert!(c.ready.message.contains(message), "{}", c.ready.message);
     }

@@ -141,7 +141,7 @@ type DecidedFigure = fn(&Decision, &Variant) -> Option<f64>;
 
 /// Name, help and value.
 const DECIDED: [(&str, &str, DecidedFigure); 5] = [
-    ("wva_variant_cost", "Cost of one replica, in the unit of spec.variantCost.", |_, input| {
+    ("wva_variant_cost", "Cost of one replica for an hour (spec.variantCost).", |_, input| {
         Some(input.cost.get())
     }),
     ("wva_variant_gpus", "GPUs of one replica.", |_, input| Some(f64::from(input.gpus_per_replica.0))),

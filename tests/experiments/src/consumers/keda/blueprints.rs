@@ -102,7 +102,21 @@ impl<'a> Site<'a> {
         }
         site.apply(&site.scaled_object()?.to_string()).await?;
         site.follows(site.own_metric(), "the blueprint").await?;
+        site.settles().await?;
         Ok(site)
+    }
+
+    /// All servers are scraped, and none has a queue from the start, when one of them had all requests.
+    async fn settles(&self) -> anyhow::Result<()> {
+        let of_site = format!("vllm:num_requests_waiting{{namespace=\"{}\"}}", self.namespace);
+        let servers = format!("count(max_over_time({of_site}[10s]) < 3)");
+        eventually(&format!("the servers of {} to settle", self.namespace), SOON, async || {
+            let found = self.testbed.prometheus_query(&servers).await?;
+            let settled = found.first().map_or(0.0, |sample| sample.value);
+            ensure!(settled >= f64::from(REPLICAS), "{settled} of {REPLICAS} have no queue");
+            Ok(())
+        })
+        .await
     }
 
     fn scaled_object(&self) -> anyhow::Result<&Value> {

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod objectives;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
@@ -85,20 +87,6 @@ fn admits_documented_maps() {
     );
     let list = "- {name: Premium, model: m, priority: 1, itlSlo: 24, ttftSlo: 500}\n";
     created(CLASSES, &[("serviceClasses", list)], &[]);
-}
-
-#[test]
-fn old_names_of_objectives_cause_a_warning_with_the_new_line() {
-    let old = "WVA-CM-065";
-    let one = map(&[("premium", "name: Premium\npriority: 1\ndata:\n- {model: m, slo-tpot: 24}\n")]);
-    let verdict = check(&MapFacts::new(&one, "ns", CLASSES), &[(old, "data.premium.data[0].slo-tpot")]);
-    assert!(verdict.warnings[0].ends_with("old name; write itlSlo: 24"), "{:?}", verdict.warnings);
-    let list = "- {name: Premium, model: m, priority: 1, slo-itl: 24, slo-ttw: 500}\n";
-    let fields = [(old, "data.serviceClasses[0].slo-itl"), (old, "data.serviceClasses[0].slo-ttw")];
-    created(CLASSES, &[("serviceClasses", list)], &fields);
-    let both = "name: A\npriority: 1\ndata:\n- {model: m, slo-tpot: 24, itlSlo: 24}\n- {model: n, slo-tpot: 24, itlSlo: 20}";
-    let message = created(CLASSES, &[("a", both)], &[("WVA-CM-029", "data.a.data[1].itlSlo")]);
-    assert!(message.contains("20, but slo-tpot is 24; keep one of them"), "{message}");
 }
 
 #[test]
@@ -215,8 +203,6 @@ fn denies_missing_and_duplicate_models() {
     created(SATURATION, &[("default", "model_id: m")], &[("WVA-CM-062", "data.default.model_id")]);
     created(SATURATION, &[("default", "optimizer: exact")], &[("WVA-CM-064", "data.default.optimizer")]);
     created(SATURATION, &[("default", "optimizer: costAware")], &[]);
-    let class = "name: A\npriority: 1\ndata:\n- {model: m, itlSlo: 1}\n- {model: m, itlSlo: 2}";
-    created(CLASSES, &[("a", class)], &[("WVA-CM-025", "data.a.data[1].model")]);
 }
 
 #[test]
