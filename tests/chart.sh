@@ -76,7 +76,7 @@ done
 if [ "${1:-}" = --write ]; then cp $objects tests/chart/objects.txt; fi
 diff -u tests/chart/objects.txt $objects || fault "objects or names have changed (see above): if that is meant, tests/chart.sh --write, and commit"
 
-echo "== wva validate finds no violation and no warning in any case"
+echo "== wva validate finds no violation, and no warning but of old names of objectives (WVA-CM-065), in any case"
 wva=${CARGO_TARGET_DIR:-target}/debug/wva
 [ -x "$wva" ] || { echo "chart: $wva does not exist: run make build" >&2; exit 1; }
 for file in "$out"/*.json; do
@@ -84,7 +84,9 @@ for file in "$out"/*.json; do
   # A render for an old cluster has no fields that it lacks.
   version=()
   case $name in kubernetes-*) version=(--kube-version "${name#kubernetes-}") ;; esac
-  "$wva" validate --strict "${version[@]}" "${file%.json}.yaml" > "${file%.json}.findings" 2>&1 ||
+  "$wva" validate "${version[@]}" "${file%.json}.yaml" > "${file%.json}.findings" 2>&1 ||
+    fault "$file: $(cat "${file%.json}.findings")"
+  ! grep -E 'WVA-[A-Z]+-[0-9]+' "${file%.json}.findings" | grep -qv WVA-CM-065 ||
     fault "$file: $(cat "${file%.json}.findings")"
 done
 

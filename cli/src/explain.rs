@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{ArgMatches, Command};
+use hyper::StatusCode;
 use serde_json::Value;
 
 use super::cluster::{Cluster, ObjectId, id};
@@ -30,7 +31,8 @@ pub(crate) fn command() -> Command {
              Without --address it finds the controller's pods with your kubeconfig and forwards a port to them. You need\n\
              `list` on pods and `create` on pods/portforward in the controller's namespace. Only the leader answers.\n\
              With --address and without -n it explains all namespaces.\n\n\
-             Exit code: 0 explained, 1 a variant has no decision, 2 wrong usage, 3 no controller answered.",
+             Exit code: 0 explained, 1 the controller does not manage a variant, 2 wrong usage,\n\
+             3 no controller answered.",
         )
         .arg(names_argument())
         .arg(output_option(&["text", "wide", "json", "yaml", "name"]))
@@ -153,12 +155,24 @@ async fn fetch_explanations(
         let answer = ControllerAnswer { controller: address.to_owned(), answer: answer? };
         return Ok(Answers { received: vec![answer], failures: Vec::new() });
     }
-    let query = async |endpoint: &DebugEndpoint| fetch_explanation(endpoint, request).await?;
-    let answers = Answers::fetch(arguments, query).await?;
-    if answers.received.is_empty() {
-        return Err(NoAnswer(format!("no controller answered:\n  {}", answers.failures.join("\n  "))).into());
+    let query = async |endpoint: &DebugEndpoint| fetch_explanation(endpoint, request).await;
+    let Answers { received, mut failures } = Answers::fetch(arguments, query).await?;
+    let mut explained = Vec::new();
+    let mut has_refused = false;
+    for ControllerAnswer { controller, answer } in received {
+        match answer {
+            Ok(answer) => explained.push(ControllerAnswer { controller, answer }),
+            Err(error) => {
+                has_refused |= !error.is::<NoAnswer>();
+                failures.push(format!("{controller}: {error:#}"));
+            }
+        }
     }
-    Ok(answers)
+    if explained.is_empty() {
+        let problem = format!("no controller answered:\n  {}", failures.join("\n  "));
+        return Err(if has_refused { anyhow::anyhow!(problem) } else { NoAnswer(problem).into() });
+    }
+    Ok(Answers { received: explained, failures })
 }
 
 /// Fetches snapshot and explanations of the same cycle. The inner error is the controller's own, such as "not the
@@ -200,6 +214,8 @@ fn response_error(response: &DebugResponse) -> Option<anyhow::Error> {
             "the answer is {status} without text, so it is not from a controller's debug address \
              (WVA_DEBUG_BIND_ADDRESS)"
         )),
-        _ => Some(anyhow::anyhow!("{text}")),
+        // The leader does not manage the variant.
+        StatusCode::NOT_FOUND => Some(anyhow::anyhow!("{text}")),
+        _ => Some(NoAnswer(text.to_owned()).into()),
     }
 }

@@ -66,7 +66,8 @@ impl ConditionType {
         match (self, status) {
             (Self::Ready, True) => &READY,
             (Self::Ready, False) => &NOT_READY,
-            (Self::Ready | Self::OptimizationReady, Unknown) => &[],
+            (Self::Ready, Unknown) => &[],
+            (Self::OptimizationReady, Unknown) => &[R::SafetyNet],
             (Self::TargetResolved, True) => &[R::TargetFound],
             (Self::TargetResolved, False) => &[R::TargetNotFound],
             (Self::TargetResolved, Unknown) => &[R::TargetNotReadable, R::SkippedProcessing],
@@ -285,12 +286,13 @@ impl fmt::Display for ConditionReason {
 }
 
 /// `Ready=True`: the most important trouble, or none.
-const READY: [R; 14] = [
+const READY: [R; 15] = [
     R::SignalNotFollowed,
     R::WaitingForQuota,
     R::Paused,
     R::RecommendOnly,
     R::Fixed,
+    R::SafetyNet,
     R::AtMaximum,
     R::LimitedByGpus,
     R::LimitedByQuota,

@@ -163,11 +163,22 @@ async fn old_status_is_not_ready(
         let ran = release.upgrade("12", "8s").await?;
         ensure!(!ran.ok, "Helm took the status of the old spec");
         expect_health(cluster, ns, "Progressing").await?;
+        new_variant_is_not_ready(cluster, ns).await?;
     }
     cluster.install = Install::start(&cluster.testbed, options).await?;
     let release = Release::new(&cluster.testbed, ns).await?;
     release.upgrade("12", "60s").await?.success()?;
     expect_observed(cluster, ns, "12").await
+}
+
+/// Without wva, and so without a status of its own.
+async fn new_variant_is_not_ready(cluster: &Cluster, ns: &str) -> anyhow::Result<()> {
+    cluster.testbed.apply(&VariantFixture::new(ns, "young").variant()).await?;
+    let va = cluster.variant(ns, "young").await?;
+    ensure!(va["status"]["observedGeneration"] == -1, "the schema's default is not there: {va}");
+    let (status, message) = argo_health(&va)?;
+    ensure!(status == "Progressing", "{status}: {message}");
+    cluster.testbed.kubectl(&["delete", "va", "young", "-n", ns]).await?.success().map(drop)
 }
 
 async fn broken_signal_is_not_ready(cluster: &Cluster, ns: &str) -> anyhow::Result<()> {

@@ -2,9 +2,7 @@
 
 use std::fmt::Write as _;
 
-use kube::CustomResourceExt as _;
 use serde_json::Value;
-use wva_crds::VariantAutoscaling;
 use wva_crds::entries::{Kind, schema};
 use wva_crds::names;
 
@@ -88,7 +86,7 @@ const METADATA: [(&str, &str, &str); 15] = [
 
 /// Page of the kind `VariantAutoscaling`.
 pub(crate) fn variant() -> String {
-    let crd = serde_json::to_value(VariantAutoscaling::crd()).unwrap();
+    let crd = serde_json::to_value(wva_crds::manifest::crd()).unwrap();
     let version = &crd["spec"]["versions"][0];
     let schema = &version["schema"]["openAPIV3Schema"];
     let example = EXAMPLE.split_once('\n').unwrap().1.trim_end();

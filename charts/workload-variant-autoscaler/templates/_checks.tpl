@@ -9,7 +9,8 @@ unknown keys.
 {{- $wrong := list }}
 {{- if include "wva.controller" . }}
 {{- $image := $pods.image.repository }}
-{{- if regexMatch "(^|/)(llm-d-workload-variant-autoscaler|inferno-(autoscaler|controller)|llm-d(-incubation)?/workload-variant-autoscaler)$" $image }}
+{{- $whole := printf "%s/%s" (default "" $pods.image.registry) $image }}
+{{- if regexMatch "(^|/)(llm-d-workload-variant-autoscaler|inferno-(autoscaler|controller)|llm-d(-incubation)?/workload-variant-autoscaler)$" $whole }}
 {{- $wrong = append $wrong (printf "image.repository is %q, the image of llm-d WVA: that is another program. Remove wva.image and its tag from your values, or name your mirror of the wva image." $image) }}
 {{- end }}
 {{- if or (contains "@" $image) (regexMatch ":[^/]*$" $image) }}

@@ -10,7 +10,7 @@ use super::Report;
 use super::checks::signal::{publisher, series_of};
 use super::facts::{Facts, PrometheusSeries};
 use super::variant_state::VariantState;
-use crate::output::{count, table};
+use crate::output::{NoAnswer, count, table};
 use crate::prometheus::Series;
 use crate::workloads::{WorkloadLookup, spec_replicas};
 
@@ -29,11 +29,16 @@ struct Row {
 pub(super) fn compare(facts: &Facts, variants: &[VariantState<'_>]) -> anyhow::Result<Report> {
     let series = match &facts.series {
         Some(Ok(series)) => series,
-        Some(Err(error)) => anyhow::bail!("cannot read the targets of the other controller: {error}"),
+        Some(Err(error)) => {
+            let problem = format!("cannot read the targets of the other controller: {error}");
+            return Err(NoAnswer(problem).into());
+        }
         None => anyhow::bail!("--compare needs --prometheus"),
     };
     if let Some(reason) = facts.leaders.missing_reason() {
-        anyhow::bail!("no decisions to compare, because no leader of this controller answered: {reason}");
+        let problem =
+            format!("no decisions to compare, because no leader of this controller answered: {reason}");
+        return Err(NoAnswer(problem).into());
     }
     let rows: Vec<Row> = variants.iter().map(|variant| row(variant, series)).collect();
     let agreeing = rows.iter().filter(|row| row.agrees).count();

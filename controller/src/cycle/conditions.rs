@@ -181,6 +181,7 @@ fn optimization_ready(decision: &Decision, had_target: bool, awaited: Option<Str
             FallbackSource::PreviousDesired => "the last target",
             FallbackSource::CurrentReplicas => "the current replicas",
         };
+        let is_awaited = awaited.is_some();
         // A bound or a mode does not explain why the analysis failed.
         let failure = decision.steps.iter().find_map(|step| match &step.reason {
             Reason::SafetyNet { cause, .. } => Some(cause.to_string()),
@@ -188,9 +189,12 @@ fn optimization_ready(decision: &Decision, had_target: bool, awaited: Option<Str
         });
         let cause = awaited.or(failure).unwrap_or_else(|| decision.reason().to_string());
         let message = format!("Holding {held} ({}): {cause}", decision.target());
-        let reason =
-            if had_target { ConditionReason::SafetyNet } else { ConditionReason::MetricsUnavailable };
-        return condition_false(reason, message);
+        return match (had_target, is_awaited) {
+            // An analysis has nothing to read while replicas start: it has not failed.
+            (true, true) => condition_unknown(ConditionReason::SafetyNet, message),
+            (true, false) => condition_false(ConditionReason::SafetyNet, message),
+            (false, _) => condition_false(ConditionReason::MetricsUnavailable, message),
+        };
     }
     if decision.model_at_zero {
         let hidden = decision.wake_obstacle.filter(|obstacle| obstacle.hides_requests());
@@ -199,10 +203,7 @@ fn optimization_ready(decision: &Decision, had_target: bool, awaited: Option<Str
                 ConditionReason::NotWakeable,
                 format!("The model is at 0 replicas, and requests do not wake it: {obstacle}"),
             ),
-            None => condition_true(
-                ConditionReason::ScaleFromZeroMode,
-                "The model is at 0 replicas; waiting requests wake it",
-            ),
+            None => condition_true(ConditionReason::ScaleFromZeroMode, at_zero_message(decision.mode)),
         };
     }
     let missing =
@@ -225,6 +226,14 @@ fn optimization_ready(decision: &Decision, had_target: bool, awaited: Option<Str
     condition_true(reason, message)
 }
 
+/// Of a model whose requests are seen.
+const fn at_zero_message(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Auto => "The model is at 0 replicas, and waiting requests wake it",
+        _ => "The model is at 0 replicas, where the annotation wva.llmd.ai/mode keeps it",
+    }
+}
+
 #[must_use]
 pub(crate) fn limiting_reason(decision: &Decision) -> Option<&Reason> {
     decision.steps.iter().map(|s| &s.reason).find(|r| r.scarce_budget().is_some())
@@ -233,10 +242,12 @@ pub(crate) fn limiting_reason(decision: &Decision) -> Option<&Reason> {
 impl Conditions {
     /// The decision by the defaults is published like any other. A more important reason of `Ready` stays.
     pub(crate) fn note_unusable_settings(&mut self, why: &str) {
+        let what = format!("Using the built-in thresholds, since no configured ones are valid: {why}");
         if !self.optimization_ready.is_true() {
+            let message = &mut self.optimization_ready.message;
+            *message = format!("{message}. {what}");
             return;
         }
-        let what = format!("Using the built-in thresholds, since no configured ones are valid: {why}");
         let message = format!("{what}. Decision: {}", self.optimization_ready.message);
         self.optimization_ready = condition_true(ConditionReason::InvalidConfiguration, message);
         if self.ready.reason == ConditionReason::Ready {

@@ -68,7 +68,10 @@ impl ReportedState {
         let decision = variant.decision.as_ref();
         let has = |problem: fn(&Decision) -> bool| decision.is_some_and(problem);
         let problems = [
-            (Problem::TargetNotFound, variant.conditions.ready.reason == ConditionReason::DeploymentNotFound),
+            (
+                Problem::TargetNotFound,
+                variant.conditions.target_resolved.reason == ConditionReason::TargetNotFound,
+            ),
             (Problem::SafetyNetActivated, has(|d| d.safety_net.is_some())),
             (Problem::Stuck, has(|d| d.stuck)),
             (Problem::NotCarriedOut, has(|d| d.not_carried_out.is_some())),
@@ -139,6 +142,31 @@ pub(crate) fn signal_condition(status: &VariantAutoscalingStatus) -> Option<Sign
 /// The condition of a type in a status.
 pub(crate) fn find_condition(status: &VariantAutoscalingStatus, type_: ConditionType) -> Option<&Condition> {
     status.conditions.iter().find(|condition| condition.type_ == type_.as_str())
+}
+
+/// What the conditions tell a new leader about a state of another version.
+pub(crate) fn state_from_conditions(status: &VariantAutoscalingStatus) -> ControllerState {
+    let reason = |type_| find_condition(status, type_).map_or("", |condition| condition.reason.as_str());
+    let is = |type_, wanted: ConditionReason| reason(type_) == wanted.as_str();
+    let has = |wanted| is(ConditionType::Ready, wanted) || is(ConditionType::NeedMet, wanted);
+    let optimization = |wanted| is(ConditionType::OptimizationReady, wanted);
+    let unanalyzed = optimization(ConditionReason::MetricsUnavailable);
+    let problems = [
+        (Problem::TargetNotFound, is(ConditionType::TargetResolved, ConditionReason::TargetNotFound)),
+        (Problem::SafetyNetActivated, unanalyzed || optimization(ConditionReason::SafetyNet)),
+        (Problem::Stuck, has(ConditionReason::Stuck)),
+        (Problem::NotCarriedOut, has(ConditionReason::NotCarriedOut)),
+        (Problem::NotWakeable, optimization(ConditionReason::NotWakeable)),
+        (Problem::WaitingForQuota, has(ConditionReason::WaitingForQuota)),
+    ];
+    let problems = problems.into_iter().filter(|(_, holds)| *holds);
+    ControllerState {
+        version: VERSION,
+        unanalyzed,
+        waking: is(ConditionType::MetricsAvailable, ConditionReason::ScaleFromZero),
+        problems: problems.map(|(problem, _)| problem.reason().to_owned()).collect(),
+        ..ControllerState::default()
+    }
 }
 
 /// Whether a newer release wrote the state. Its fields may mean something else by now, so they are neither read nor
@@ -217,6 +245,23 @@ mod tests {
                 ReportedState::from_publication(&variant),
                 "{status:?}"
             );
+        }
+    }
+
+    /// A target that was given up changes decisions, so a leader that was rolled back must know it.
+    #[test]
+    fn conditions_tell_the_problems_of_a_newer_state() {
+        let interval = std::time::Duration::from_mins(1);
+        for variant in publications() {
+            let before = StatusFingerprint::default();
+            let status = desired_status(&variant, &before, Timestamp::UNIX_EPOCH, interval).unwrap();
+            let (state, read) = (status.controller_state.clone().unwrap(), state_from_conditions(&status));
+            assert_eq!((read.unanalyzed, read.waking), (state.unanalyzed, state.waking), "{status:?}");
+            let known = |problem: &String| read.problems.contains(problem);
+            // `Ready` names the most important problem of several.
+            let found = state.problems.iter().filter(|problem| known(problem)).count();
+            assert!(found >= state.problems.len().min(1), "{read:?} of {status:?}");
+            assert_eq!(found, read.problems.len(), "{read:?} of {status:?}");
         }
     }
 

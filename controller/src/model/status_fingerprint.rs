@@ -11,7 +11,7 @@ use crate::model::reported::{find_condition, has_newer_state};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StatusFingerprint {
-    /// Covers everything except the times.
+    /// Covers what this release writes, except the times.
     digest: u64,
     /// `desiredOptimizedAlloc.lastRunTime`.
     pub(crate) last_run: Option<Timestamp>,
@@ -66,7 +66,7 @@ impl StatusFingerprint {
     }
 
     pub(crate) fn is_written(&self) -> bool {
-        *self != Self::default()
+        self.digest != Self::default().digest
     }
 
     /// Last change of any condition.

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use http::Request;
-use kube::{Client, CustomResourceExt};
+use kube::Client;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
-use wva_crds::VariantAutoscaling;
+use wva_crds::manifest;
 use wva_crds::names::{GROUP, KIND, VERSION};
 use wva_runtime::api_call::root_cause;
 
@@ -87,7 +87,7 @@ fn schema(document: &Value) -> Option<&Value> {
 }
 
 fn own_schema() -> Value {
-    let version = VariantAutoscaling::crd().spec.versions.into_iter().next();
+    let version = manifest::crd().spec.versions.into_iter().next();
     let schema = version.and_then(|v| v.schema).and_then(|s| s.open_api_v3_schema);
     serde_json::to_value(schema).unwrap_or_default()
 }

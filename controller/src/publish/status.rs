@@ -209,7 +209,8 @@ impl StatusWriter {
             match answer {
                 Ok(PresentStatus { fingerprint, revision }) => {
                     remaining -= 1;
-                    if published.steps.iter().any(|step| step.variant == key) {
+                    // Without a revision the object is gone.
+                    if revision.is_some() && published.steps.iter().any(|step| step.variant == key) {
                         self.status_targets.send_modify(|all| all.extend(target_entry(published, &key)));
                     }
                     self.written
@@ -316,13 +317,19 @@ async fn write(
     let mut is_second = false;
     let written = loop {
         let patch = Patch::Merge(merge_patch(&status, before.revision));
-        match answer("patch", key, api.patch_status(&key.name, &params, &patch)).await? {
+        match answer(
+            ("patch", "variantautoscalings/status"),
+            key,
+            api.patch_status(&key.name, &params, &patch),
+        )
+        .await?
+        {
             Answer::Object(object) => break revision(&object),
             Answer::Gone => break None,
             Answer::Conflict(error) if is_second => return Err(error),
             Answer::Conflict(_) => {}
         }
-        let newest = match answer("get", key, api.get(&key.name)).await? {
+        let newest = match answer(("get", "variantautoscalings"), key, api.get(&key.name)).await? {
             Answer::Object(newest) if newest.uid().as_deref() == Some(uid) => newest,
             Answer::Object(_) | Answer::Gone => break None,
             Answer::Conflict(error) => return Err(error),
@@ -343,12 +350,12 @@ enum Answer {
 }
 
 async fn answer(
-    verb: &'static str,
+    (verb, resource): (&'static str, &'static str),
     key: &VariantKey,
     request: impl Future<Output = kube::Result<DynamicObject>>,
 ) -> Result<Answer, WriteError> {
     let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
-    let call = ApiCall { verb, resource: "variantautoscalings/status", namespace, name };
+    let call = ApiCall { verb, resource, namespace, name };
     let refused = |error: &kube::Error| WriteError::Refused(call.describe_failure(error));
     match tokio::time::timeout(WRITE_TIMEOUT, request).await {
         Ok(Ok(object)) => Ok(Answer::Object(Box::new(object))),

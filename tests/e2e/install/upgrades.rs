@@ -89,7 +89,9 @@ impl Release<'_> {
     async fn upgrade(&self) -> anyhow::Result<String> {
         let pods = self.site.pods().await?;
         let hpa = "hpa.behavior.scaleUp.stabilizationWindowSeconds=0";
-        self.helm(&["--set", NO_PROMETHEUS, "--set", hpa, "--set", "va.variantCost=20"]).await?.success()?;
+        // A default of the profile, and a restart.
+        let profile = "wva.legacyMetrics=true,va.variantCost=20";
+        self.helm(&["--set", NO_PROMETHEUS, "--set", hpa, "--set", profile]).await?.success()?;
         self.site.healthy().await?;
         ensure!(self.site.pods().await? == pods, "pods were replaced for values that need no restart");
         Ok("pods stay".to_owned())

@@ -31,7 +31,7 @@ async fn explains_a_decision_and_replays_it_offline() -> anyhow::Result<()> {
 
     // No pod has the labels of the controller yet.
     let run = run_wva(&cluster.testbed, &["explain"], "").await?;
-    ensure!(run.code == 1 && run.stderr.contains("--controller-namespace"), "{run:?}");
+    ensure!(run.code == 3 && run.stderr.contains("--controller-namespace"), "{run:?}");
 
     let debug = cluster.install.address("debug")?.rsplit_once(':').context("no port")?.1.parse()?;
     cluster.testbed.forward_pods_to(debug)?;

@@ -115,6 +115,9 @@ fn by_status(variant: &VariantState<'_>) -> Finding {
     if text(condition, "/status") == "True" {
         return Finding::fine(format!("from the status: {message}"));
     }
+    if text(condition, "/status") == "Unknown" {
+        return Finding::unknown(message);
+    }
     if text(condition, "/reason") == "MetricsMissing" {
         return without_series(variant);
     }

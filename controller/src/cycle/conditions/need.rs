@@ -3,15 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use wva_scaling::snapshot::{Mode, Role};
+use wva_crds::{ConditionReason, ConditionStatus};
+use wva_scaling::snapshot::{Mode, Role, WakeObstacle};
 use wva_scaling::{Decision, Reason, Snapshot, VariantKey};
 
 use super::{
-    DecisionEffect, condition_false, condition_true, condition_unknown, not_decided, stuck_message,
-    waiting_message,
+    DecisionEffect, at_zero_message, condition_false, condition_true, condition_unknown, not_decided,
+    stuck_message, waiting_message,
 };
-use wva_crds::{ConditionReason, ConditionStatus};
-
 use crate::model::conditions::ConditionDraft;
 
 /// How long an unmet need holds while the target stays: a load at a limit crosses it in every other cycle.
@@ -188,6 +187,16 @@ fn unmet_in_auto(decision: &Decision, signal: &ConditionDraft, siblings: Sibling
     Some(unmet(ConditionReason::ObjectiveOutOfReach, message))
 }
 
+/// What is waiting is known only if requests are seen.
+fn at_zero(decision: &Decision) -> ConditionDraft {
+    let is_hidden = decision.wake_obstacle.is_some_and(WakeObstacle::hides_requests);
+    if decision.mode == Mode::Auto && is_hidden {
+        let message = "Requests of the model are not seen, so its need is not known: see OptimizationReady";
+        return condition_unknown(ConditionReason::NotAnalyzed, message);
+    }
+    condition_true(ConditionReason::AtZero, at_zero_message(decision.mode))
+}
+
 fn need_met(decision: &Decision, signal: &ConditionDraft, siblings: Siblings) -> ConditionDraft {
     match unmet_need(decision, signal, siblings) {
         Some(unmet) if !siblings.cover_need => unmet,
@@ -195,10 +204,7 @@ fn need_met(decision: &Decision, signal: &ConditionDraft, siblings: Siblings) ->
             ConditionReason::Covered,
             "This variant cannot grow, and other variants of the model grow instead",
         ),
-        None if decision.model_at_zero && !decision.wants_more() => condition_true(
-            ConditionReason::AtZero,
-            "The model is at 0 replicas, and waiting requests wake it",
-        ),
+        None if decision.model_at_zero && !decision.wants_more() => at_zero(decision),
         None if decision.safety_net.is_some() => condition_unknown(
             ConditionReason::NotAnalyzed,
             "The analysis failed, so the need of the model is not known",

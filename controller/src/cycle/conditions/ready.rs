@@ -53,9 +53,9 @@ pub(super) fn ready(
     // These modes publish what a person set, whatever an analysis says.
     let needs_analysis = matches!(decision.mode, Mode::Auto | Mode::Recommend);
     let failed = |holds: bool| {
-        let is_told = needs_analysis && !optimization.is_true();
+        let counts = needs_analysis && optimization.status == ConditionStatus::False;
         let is_held = optimization.reason == ConditionReason::SafetyNet;
-        (is_told && is_held == holds).then(|| (optimization.reason, optimization.message.clone()))
+        (counts && is_held == holds).then(|| (optimization.reason, optimization.message.clone()))
     };
     let failures = [
         waiting
@@ -72,13 +72,14 @@ pub(super) fn ready(
     let (reasons, messages): (Vec<_>, Vec<_>) = failures.into_iter().flatten().unzip();
     match reasons.first() {
         Some(reason) => condition_false(*reason, messages.join(". ")),
-        None => working(decision, effect),
+        None => working(decision, optimization, effect),
     }
 }
 
 /// `Ready=True`.
 fn working(
     decision: &Decision,
+    optimization: &ConditionDraft,
     DecisionEffect { signal, need, has_siblings }: &DecisionEffect,
 ) -> ConditionDraft {
     let target = decision.target();
@@ -102,6 +103,9 @@ fn working(
         ),
         Mode::Fixed(_) => {
             condition_true(ConditionReason::Fixed, format!("Fixed by annotation: the target is {target}"))
+        }
+        Mode::Auto if optimization.reason == ConditionReason::SafetyNet => {
+            condition_true(ConditionReason::SafetyNet, optimization.message.clone())
         }
         Mode::Auto if need.status == ConditionStatus::False => {
             condition_true(need.reason, format!("The target is {target} replica(s). {}", need.message))

@@ -26,8 +26,16 @@ const MAX_INCOMPLETE: usize = 16;
 
 pub(super) struct Round {
     began: Instant,
-    part: Option<Scope>,
+    extent: Extent,
     pub(super) answers: Answers,
+}
+
+/// What a round reads.
+enum Extent {
+    /// All signals of these workloads.
+    Full(BTreeSet<WorkloadKey>),
+    /// The activity in these namespaces.
+    Activity(Scope),
 }
 
 /// The worst outcome of the queries of a scope.
@@ -87,9 +95,9 @@ impl Engine {
         let managed = self.managed();
         let scopes = state.sampling.split.next_round(&self.expected_pods(&managed));
         state.sampling.counts.request(DueCounts::All);
-        state.sampling.read = managed_workloads(&managed).cloned().collect();
+        let read = Extent::Full(managed_workloads(&managed).cloned().collect());
         let work = Query::WORK.into_iter().filter(|_| state.sampling.needs_counters);
-        self.start_round(scopes, Query::ALL.into_iter().chain(work).collect(), &managed, None)
+        self.start_round(scopes, Query::ALL.into_iter().chain(work).collect(), &managed, read)
     }
 
     /// Starts a round of only the queries that steps to zero wait for.
@@ -97,7 +105,7 @@ impl Engine {
         state.sampling.counts.request(DueCounts::ScalingToZero);
         let scope = Scope::new(state.steps.namespaces());
         let scopes = Scope::split(scope.names());
-        self.start_round(scopes, Query::ACTIVITY.to_vec(), &self.managed(), Some(scope))
+        self.start_round(scopes, Query::ACTIVITY.to_vec(), &self.managed(), Extent::Activity(scope))
     }
 
     fn start_round(
@@ -105,14 +113,14 @@ impl Engine {
         scopes: Vec<Scope>,
         queries: Vec<Query>,
         managed: &[ManagedVariant],
-        part: Option<Scope>,
+        extent: Extent,
     ) -> BoxFuture<'_, Round> {
         let (began, within) = (Instant::now(), self.config().longest_round());
         let filter = Arc::new(self.pod_filter(managed));
         async move {
             let reads = (filter, &self.metrics.telemetry);
             let answers = collect::query_round(&self.sources.prometheus, scopes, &queries, reads, within);
-            Round { began, part, answers: answers.await }
+            Round { began, extent, answers: answers.await }
         }
         .boxed()
     }
@@ -147,19 +155,21 @@ impl Engine {
     }
 
     pub(super) fn apply_round(&self, state: &mut State, round: Round) {
-        let Round { began, part, answers } = round;
+        let Round { began, extent, answers } = round;
         // Counts are queried with each round, so the pause accounts for them too.
         state.sampling.round_took = began.elapsed().max(state.sampling.counts.took);
         state.sampling.has_new_samples = true;
         let had_error = state.sampling.samples.last_error().is_some();
         // Ages are relative to the time of the query.
-        if let Some(scope) = part {
-            state.sampling.samples.add_partial_round(began, scope, answers);
-        } else {
-            state.sampling.last_round = Some(began);
-            let has_answers = answers.iter().any(|answer| answer.rows.is_ok());
-            state.sampling.split.finish_round(has_answers, |scope| scope_outcome(scope, &answers));
-            state.sampling.samples.add_round(began, answers);
+        match extent {
+            Extent::Activity(scope) => state.sampling.samples.add_partial_round(began, scope, answers),
+            Extent::Full(workloads) => {
+                state.sampling.last_round = Some(began);
+                state.sampling.read = workloads;
+                let has_answers = answers.iter().any(|answer| answer.rows.is_ok());
+                state.sampling.split.finish_round(has_answers, |scope| scope_outcome(scope, &answers));
+                state.sampling.samples.add_round(began, answers);
+            }
         }
         match state.sampling.samples.last_error() {
             Some(error) if !had_error => {

@@ -149,11 +149,17 @@ mod tests {
     fn old_or_missing_status_makes_an_orphan() {
         let ran = json!({"desiredOptimizedAlloc": {"numReplicas": 1, "lastRunTime": CREATED}});
         let gone = without_target("DeploymentNotFound", 1);
+        // By the schema, and by another controller.
+        let defaulted = json!({"observedGeneration": -1});
+        let foreign = json!({"conditions": [{"type": "team.example/Audited", "status": "True", "reason": "Seen",
+            "message": "", "lastTransitionTime": CREATED}]});
         for (status, second, is_orphan) in [
             (&ran, 14 * 60, false),
             (&ran, 15 * 60 + 1, true),
             (&Value::Null, 0, false),
             (&Value::Null, 1, true),
+            (&defaulted, 1, true),
+            (&foreign, 1, true),
             (&gone, 24 * 3600, false),
         ] {
             for own in [None, Some("y")] {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
+use serde::Deserialize as _;
 use serde_json::Value;
 use wva_crds::names::{
     ACCELERATOR_LABEL, INSTANCE_LABEL, MANAGED_BY_LABEL, MODE_ANNOTATION, POD_DELETION_COST_ANNOTATION,
@@ -25,7 +26,7 @@ use super::objects::Owner;
 use crate::model::conditions::VariantError;
 use crate::model::keys::WorkloadKey;
 use crate::model::reported::{
-    ReportedState, SignalCondition, find_condition, has_newer_state, signal_condition,
+    ReportedState, SignalCondition, find_condition, has_newer_state, signal_condition, state_from_conditions,
 };
 use crate::model::status_fingerprint::StatusFingerprint;
 use crate::observe::{legacy, validation};
@@ -147,9 +148,11 @@ impl Variant {
 
 impl VariantStatus {
     fn new(status: &VariantAutoscalingStatus) -> Self {
-        // The conditions say enough where the state has another version.
-        let state = status.controller_state.clone().filter(|_| !has_newer_state(status));
-        let state = state.unwrap_or_else(|| legacy::controller_state(status));
+        let state = match &status.controller_state {
+            Some(_) if has_newer_state(status) => state_from_conditions(status),
+            Some(state) => state.clone(),
+            None => legacy::controller_state(status),
+        };
         let alloc = status.desired_optimized_alloc.clone();
         Self {
             unanalyzed: state.unanalyzed,
@@ -209,10 +212,11 @@ fn status(object: &DynamicObject) -> VariantAutoscalingStatus {
     };
     // A newer version may have fields of other types.
     let state = |value: &Value| {
-        let version = i32::try_from(value.get("version")?.as_i64()?).ok()?;
+        let version = i32::try_from(value.get("version")?.as_i64()?).unwrap_or(i32::MAX);
         let unreadable = ControllerState { version, ..ControllerState::default() };
         Some(serde_json::from_value(value.clone()).unwrap_or(unreadable))
     };
+    let conditions = field("conditions").as_array().cloned().unwrap_or_default();
     VariantAutoscalingStatus {
         // The schema's default is below 0.
         observed_generation: field("observedGeneration").as_i64().filter(|generation| *generation >= 0),
@@ -222,7 +226,7 @@ fn status(object: &DynamicObject) -> VariantAutoscalingStatus {
         learned: serde_json::from_value(field("learned")).ok(),
         cold_start_seconds: serde_json::from_value(field("coldStartSeconds")).ok(),
         controller_state: state(&field("controllerState")),
-        conditions: serde_json::from_value(field("conditions")).unwrap_or_default(),
+        conditions: conditions.iter().filter_map(|item| Condition::deserialize(item).ok()).collect(),
     }
 }
 

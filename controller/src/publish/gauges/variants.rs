@@ -35,7 +35,7 @@ impl VariantSeries {
         take(family("wva_variant_queue_length", help, MetricType::GAUGE, queue));
         self.follow_families(exported, take);
         let conditions = exported.values().flat_map(|e| self.conditions(e));
-        let help = "Ready, and the variant's conditions that are not True, with their status and reason.";
+        let help = "Ready, and conditions of the variant that ask for action, with their status and reason.";
         take(family("wva_variant_condition", help, MetricType::GAUGE, conditions));
         let limits = exported.values().flat_map(|e| self.limits(e));
         let help = "What keeps the variant from more replicas in the last decision.";

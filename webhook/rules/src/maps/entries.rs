@@ -139,7 +139,7 @@ pub(crate) const TWO_OBJECTIVES: Rule = Rule {
            stored entry the present name (`itlSlo`, `ttftSlo`) wins.",
     check: Check::ConfigMap(|facts, out| {
         for old in old_objectives(facts) {
-            let Some(new) = old.new.filter(|new| *new != old.value) else { continue };
+            let Some(new) = old.new.filter(|new| new.as_f64() != old.value.as_f64()) else { continue };
             let stated = format!("{} is {}", old.name, old.value);
             out.add_at(old.field, new.to_string(), stated);
             out.set_basis(json!([new, old.value]));

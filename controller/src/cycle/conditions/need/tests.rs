@@ -77,3 +77,18 @@ fn an_unmet_need_holds_while_the_load_crosses_the_limit() {
     assert_eq!(look(&raised, 210), "Covered", "another target ends it at once");
     assert_eq!(look(&fits, 220), "Covered");
 }
+
+#[test]
+fn the_need_behind_an_unreadable_picker_is_not_known() {
+    let of = |mode: &str, obstacle| {
+        let mut decision = decision(json!({"current": 0, "mode": mode}), json!({}));
+        decision.wake_obstacle = obstacle;
+        let need = need_met(&decision, &not_published(), Siblings::default());
+        (need.status, need.reason)
+    };
+    let at_zero = (ConditionStatus::True, ConditionReason::AtZero);
+    let hidden = Some(WakeObstacle::Unreadable);
+    assert_eq!(of("auto", None), at_zero);
+    assert_eq!(of("auto", hidden), (ConditionStatus::Unknown, ConditionReason::NotAnalyzed));
+    assert_eq!(of("paused", hidden), at_zero, "requests do not wake it anyway");
+}

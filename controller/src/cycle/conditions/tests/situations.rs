@@ -98,6 +98,7 @@ fn load_situations() -> Vec<Situation> {
     let held = ["True", "Paused", "True", "False"];
     let paused = ["True", "Paused", "True", "True"];
     let starting = json!({"ready": 0, "pending": [{"age": "1m"}, {"age": "1m"}], "desired": 2});
+    let begins = ["True", "SafetyNet", "True", "Unknown"];
     let unknown = ["False", "SafetyNet", "True", "Unknown"];
     let paused_busy = json!({"replicas": busy(), "mode": "paused", "desired": 2});
     vec![
@@ -109,7 +110,7 @@ fn load_situations() -> Vec<Situation> {
         situation("paused mode", json!({"replicas": enough(), "mode": "paused"}), paused, "Covered"),
         situation("paused mode with need", paused_busy, held, "Paused"),
         situation("at zero", json!({"current": 0}), WELL, "AtZero"),
-        situation("cold start", starting, unknown, "NotAnalyzed"),
+        situation("cold start", starting, begins, "NotAnalyzed"),
         Situation {
             query_error: Some("Prometheus did not answer"),
             ..situation("Prometheus down", json!({"desired": 2}), unknown, "NotAnalyzed")
