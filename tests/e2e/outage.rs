@@ -4,21 +4,14 @@
 use std::time::Duration;
 
 use crate::support::{
-    Cluster, DEADLINE, condition, events, fleet_config, has_condition, install_options, saturation_map,
-    target,
+    Cluster, DEADLINE, SHORT_AGES, condition, events, fleet_config, has_condition, install_options,
+    saturation_map, target,
 };
 use anyhow::ensure;
 use serde_json::Value;
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, get};
 use wva_testbed::{Component, Fleet, Options, Signal, Testbed, eventually};
-
-/// Short thresholds for the age of signals, so that a test outlasts them.
-const AGES: [(&str, &str); 3] = [
-    ("PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD", "4s"),
-    ("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD", "6s"),
-    ("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", "8s"),
-];
 
 /// Change of target, replicas, series or external metric, if any. An error means that a value could not be read.
 async fn changed_value(cluster: &Cluster, ns: &str) -> anyhow::Result<Option<String>> {
@@ -74,7 +67,7 @@ async fn wait_for_series(cluster: &Cluster, ns: &str) -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_outage_changes_a_target() -> anyhow::Result<()> {
-    let options = install_options().with(&AGES);
+    let options = install_options().with(&SHORT_AGES);
     let plane = Options { name: "outage".to_owned(), ..Options::default() };
     let mut cluster = Cluster::start(plane, &options).await?;
     let ns = cluster.testbed.namespace("outage").await?;

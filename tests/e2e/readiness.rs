@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use crate::support::{
-    Cluster, DEADLINE, fleet_config, has_condition, install_options, repository_path, saturation_map,
+    Cluster, DEADLINE, SHORT_AGES, fleet_config, has_condition, install_options, repository_path,
+    saturation_map,
 };
 use anyhow::{Context, ensure};
 use mlua::{Lua, LuaOptions, StdLib};
@@ -14,13 +15,6 @@ use serde_json::Value;
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::Install;
 use wva_testbed::{CommandOutput, Fleet, Helm, Options, Testbed};
-
-/// Short thresholds for the age of signals, so that a test outlasts them.
-const AGES: [(&str, &str); 3] = [
-    ("PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD", "4s"),
-    ("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD", "6s"),
-    ("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", "8s"),
-];
 
 /// A release with one variant.
 struct Release<'a> {
@@ -118,7 +112,7 @@ async fn expect_observed(cluster: &Cluster, ns: &str, cost: &str) -> anyhow::Res
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tools_wait_for_what_the_status_says() -> anyhow::Result<()> {
-    let options = install_options().with(&AGES);
+    let options = install_options().with(&SHORT_AGES);
     let plane = Options { name: "readiness".to_owned(), ..Options::default() };
     let mut cluster = Cluster::start(plane, &options).await?;
     let ns = cluster.testbed.namespace("waiting").await?;

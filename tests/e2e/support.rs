@@ -48,6 +48,13 @@ pub(crate) async fn cluster() -> anyhow::Result<&'static Cluster> {
     CLUSTER.get_or_try_init(start).await
 }
 
+/// Short thresholds for the age of signals, so that a test outlasts them.
+pub(crate) const SHORT_AGES: [(&str, &str); 3] = [
+    ("PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD", "4s"),
+    ("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD", "6s"),
+    ("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", "8s"),
+];
+
 /// Options of an install that runs a cycle every two seconds.
 pub(crate) fn install_options() -> InstallOptions {
     InstallOptions::quick(env!("CARGO_BIN_EXE_wva"))

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
-use wva_crds::names::PLURAL;
+
+use crate::review::Phase;
 
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -33,7 +34,7 @@ impl Metrics {
         registry.register(Box::new(duration.clone()))?;
         registry.register(Box::new(total.clone()))?;
         // The first review of each kind is an increase, too.
-        for resource in [PLURAL, "configmaps"] {
+        for resource in [Phase::Validate, Phase::ConfigMap].map(Phase::resource) {
             for operation in ["CREATE", "UPDATE"] {
                 for (allowed, code) in [("true", "200"), ("false", "422")] {
                     total.with_label_values(&[resource, operation, allowed, code]).inc_by(0);

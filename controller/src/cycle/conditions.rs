@@ -101,27 +101,26 @@ pub(crate) fn conditions(source: ConditionSource<'_>) -> Conditions {
 }
 
 fn invalid(error: &VariantError) -> Conditions {
-    let (reason, message) = match error {
-        VariantError::Invalid(problem) => {
-            (ConditionReason::InvalidConfiguration, format!("Validation failed: {problem}"))
-        }
+    let (reason, optimization, message) = match error {
+        VariantError::Invalid(problem) => (
+            ConditionReason::InvalidConfiguration,
+            ConditionReason::InvalidConfiguration,
+            format!("Validation failed: {problem}"),
+        ),
         VariantError::Conflict { with, target } => (
             ConditionReason::TargetConflict,
+            ConditionReason::SkippedProcessing,
             format!(
                 "VariantAutoscaling '{with}' is older and has the same target {target}: delete one of the two, or change spec.scaleTargetRef of this one"
             ),
         ),
     };
     let suspended = format!("Scaling is suspended until this is fixed. {message}");
-    let skipped = match error {
-        VariantError::Invalid(_) => ConditionReason::InvalidConfiguration,
-        VariantError::Conflict { .. } => ConditionReason::SkippedProcessing,
-    };
     Conditions {
         ready: condition_false(reason, message),
         target_resolved: condition_unknown(ConditionReason::SkippedProcessing, suspended.clone()),
         metrics_available: condition_unknown(ConditionReason::SkippedProcessing, suspended.clone()),
-        optimization_ready: condition_false(skipped, suspended),
+        optimization_ready: condition_false(optimization, suspended),
         signal_followed: not_published(),
         need_met: not_decided(),
     }

@@ -27,7 +27,7 @@ pub(crate) enum Problem {
 }
 
 impl Problem {
-    const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::TargetNotFound,
         Self::SafetyNetActivated,
         Self::Stuck,

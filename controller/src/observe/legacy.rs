@@ -1,9 +1,11 @@
 //! Reads the state of a new leader from condition messages of release 0.1.0, whose statuses have no
 //! [`ControllerState`]. Do not change these texts: no current code writes them.
 
+use std::collections::BTreeSet;
+
 use wva_crds::{ControllerState, VariantAutoscalingStatus};
 
-use crate::model::reported::Problem;
+use crate::model::reported::{Problem, state_from_conditions};
 
 const STUCK: &str =
     "Replicas of this variant do not become ready, so other variants of the model grow instead";
@@ -18,26 +20,24 @@ fn condition<'a>(status: &'a VariantAutoscalingStatus, type_: &str) -> (&'a str,
 
 pub(crate) fn controller_state(status: &VariantAutoscalingStatus) -> ControllerState {
     let (ready, message) = condition(status, "Ready");
-    let (optimization, decided) = condition(status, "OptimizationReady");
-    let problems = [
+    let (_, decided) = condition(status, "OptimizationReady");
+    let by_reasons = state_from_conditions(status);
+    let told = [
         (Problem::TargetNotFound, ready == "DeploymentNotFound"),
-        (
-            Problem::SafetyNetActivated,
-            ready == "SafetyNet" || ["SafetyNet", "MetricsUnavailable"].contains(&optimization),
-        ),
+        (Problem::SafetyNetActivated, ready == "SafetyNet"),
         (Problem::Stuck, message.contains(STUCK)),
         (Problem::NotCarriedOut, message.contains(NOT_CARRIED_OUT)),
         (Problem::NotWakeable, decided.contains(NOT_WAKEABLE)),
     ];
-    let problems = problems.into_iter().filter(|(_, holds)| *holds);
+    let names = told.into_iter().filter(|(_, holds)| *holds).map(|(problem, _)| problem.reason().to_owned());
+    let names: BTreeSet<String> = by_reasons.problems.into_iter().chain(names).collect();
+    let problems = Problem::ALL.map(|problem| problem.reason().to_owned());
     ControllerState {
         version: 0,
         target_seen: condition(status, "TargetResolved").1.ends_with(" no longer exists"),
-        unanalyzed: optimization == "MetricsUnavailable",
-        waking: condition(status, "MetricsAvailable").0 == "ScaleFromZero",
-        problems: problems.map(|(problem, _)| problem.reason().to_owned()).collect(),
+        problems: problems.into_iter().filter(|problem| names.contains(problem)).collect(),
         limited_by: limited_accelerator(decided).map(str::to_owned),
-        refused: Vec::new(),
+        ..by_reasons
     }
 }
 

@@ -112,17 +112,13 @@ fn by_status(variant: &VariantState<'_>) -> Finding {
         return Finding::unknown("no leader answered, and the status has no condition MetricsAvailable");
     };
     let message = text(condition, "/message");
-    if text(condition, "/status") == "True" {
-        return Finding::fine(format!("from the status: {message}"));
+    match (text(condition, "/status"), text(condition, "/reason")) {
+        ("True", _) => Finding::fine(format!("from the status: {message}")),
+        ("Unknown", _) => Finding::unknown(message),
+        (_, "MetricsMissing") => without_series(variant),
+        _ => Finding::broken(
+            message,
+            "check PROMETHEUS_BASE_URL of the controller, and the targets page of Prometheus",
+        ),
     }
-    if text(condition, "/status") == "Unknown" {
-        return Finding::unknown(message);
-    }
-    if text(condition, "/reason") == "MetricsMissing" {
-        return without_series(variant);
-    }
-    Finding::broken(
-        message,
-        "check PROMETHEUS_BASE_URL of the controller, and the targets page of Prometheus",
-    )
 }

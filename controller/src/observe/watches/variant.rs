@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
-use serde::Deserialize as _;
 use serde_json::Value;
 use wva_crds::names::{
     ACCELERATOR_LABEL, INSTANCE_LABEL, MANAGED_BY_LABEL, MODE_ANNOTATION, POD_DELETION_COST_ANNOTATION,
@@ -216,7 +215,6 @@ fn status(object: &DynamicObject) -> VariantAutoscalingStatus {
         let unreadable = ControllerState { version, ..ControllerState::default() };
         Some(serde_json::from_value(value.clone()).unwrap_or(unreadable))
     };
-    let conditions = field("conditions").as_array().cloned().unwrap_or_default();
     VariantAutoscalingStatus {
         // The schema's default is below 0.
         observed_generation: field("observedGeneration").as_i64().filter(|generation| *generation >= 0),
@@ -226,7 +224,12 @@ fn status(object: &DynamicObject) -> VariantAutoscalingStatus {
         learned: serde_json::from_value(field("learned")).ok(),
         cold_start_seconds: serde_json::from_value(field("coldStartSeconds")).ok(),
         controller_state: state(&field("controllerState")),
-        conditions: conditions.iter().filter_map(|item| Condition::deserialize(item).ok()).collect(),
+        conditions: match field("conditions") {
+            Value::Array(items) => {
+                items.into_iter().filter_map(|it| serde_json::from_value(it).ok()).collect()
+            }
+            _ => Vec::new(),
+        },
     }
 }
 

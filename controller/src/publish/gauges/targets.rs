@@ -37,12 +37,12 @@ impl VariantSeries {
 
     /// Load of each model, and what a replica of each variant completes.
     fn flow_families(&self, exported: &ExportedVariants<'_>, take: &mut dyn FnMut(MetricFamily)) {
-        let flows = exported.values().filter_map(|e| Some((e, flow(e.variant)?)));
+        let flows: Vec<_> = exported.values().filter_map(|e| Some((e, flow(e.variant)?))).collect();
         let models: BTreeMap<_, &Flow> = flows
-            .clone()
+            .iter()
             .filter_map(|(e, flow)| {
                 let decision = e.variant.decision.as_ref()?;
-                Some(((&*decision.namespace, &*decision.model_id), flow))
+                Some(((&*decision.namespace, &*decision.model_id), *flow))
             })
             .collect();
         for (name, help, value) in MODEL_FLOWS {
@@ -53,7 +53,7 @@ impl VariantSeries {
             take(family(name, help, MetricType::GAUGE, models.iter().map(one)));
         }
         let help = "Requests per second that a replica of the variant completes; 0 until it is learned.";
-        let throughput = flows.map(|(e, flow)| self.variant_gauge(e, &[], flow.throughput));
+        let throughput = flows.iter().map(|(e, flow)| self.variant_gauge(e, &[], flow.throughput));
         take(family("wva_replica_throughput_per_second", help, MetricType::GAUGE, throughput));
     }
 

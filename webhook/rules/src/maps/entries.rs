@@ -141,7 +141,7 @@ pub(crate) const TWO_OBJECTIVES: Rule = Rule {
         for old in old_objectives(facts) {
             let Some(new) = old.new.filter(|new| new.as_f64() != old.value.as_f64()) else { continue };
             let stated = format!("{} is {}", old.name, old.value);
-            out.add_at(old.field, new.to_string(), stated);
+            out.add_at(format!("{}.{}", old.item, old.new_name), new.to_string(), stated);
             out.set_basis(json!([new, old.value]));
         }
     }),
@@ -156,7 +156,7 @@ pub(crate) const OLD_OBJECTIVE: Rule = Rule {
     check: Check::ConfigMap(|facts, out| {
         for old in old_objectives(facts).filter(|old| old.new.is_none()) {
             let line = format!("{}: {}", old.new_name, old.value);
-            out.add_at(old.field.replace(old.new_name, old.name), "", line);
+            out.add_at(format!("{}.{}", old.item, old.name), "", line);
         }
     }),
     ..WARN
@@ -164,8 +164,8 @@ pub(crate) const OLD_OBJECTIVE: Rule = Rule {
 
 /// An objective by its old name.
 struct OldObjective<'f> {
-    /// Field of the present name.
-    field: String,
+    /// Path of the item that states it.
+    item: String,
     name: &'static str,
     new_name: &'static str,
     value: &'f Json,
@@ -182,14 +182,13 @@ fn old_objectives<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = OldObject
             Some(data) => (data.as_array(), ".data"),
             None => (value.and_then(Json::as_array), ""),
         };
-        let field = move |i| format!("{}{path}[{i}]", entry_field(&entry.key));
-        items.into_iter().flatten().enumerate().map(move |(i, item)| (field(i), item))
+        let path_of = move |i| format!("{}{path}[{i}]", entry_field(&entry.key));
+        items.into_iter().flatten().enumerate().map(move |(i, item)| (path_of(i), item))
     });
-    items.flat_map(|(field, item)| {
+    items.flat_map(|(path, item)| {
         OLD_OBJECTIVES.into_iter().filter_map(move |(name, new_name)| {
             let value = item.get(name)?;
-            let field = format!("{field}.{new_name}");
-            Some(OldObjective { field, name, new_name, value, new: item.get(new_name) })
+            Some(OldObjective { item: path.clone(), name, new_name, value, new: item.get(new_name) })
         })
     })
 }
