@@ -30,7 +30,7 @@ pub use returned::ReturnedReplicas;
 pub use router::RouterLoad;
 pub use wake::WakeObstacle;
 pub use work::{
-    Curve, NeedPeak, PodHistory, PromptShare, SpeedEstimate, StepTimes, ThroughputMemory, WorkSample,
+    Ceiling, Curve, NeedPeak, PodHistory, PromptShare, SpeedEstimate, StepTimes, ThroughputMemory, WorkSample,
 };
 pub use wva_crds::entries::{AnalyzerName, Priority, SaturationEntry, ScaleToZeroEntry, WarmSpare};
 

@@ -188,7 +188,12 @@ impl EngineArgs {
 
     /// `--max-num-seqs`: concurrent sequences.
     pub(super) fn max_seqs(&self) -> f64 {
-        self.max_seqs.unwrap_or(if self.v1 { self.defaults.seqs } else { 256.0 })
+        self.max_seqs.unwrap_or_else(|| self.usual_seqs())
+    }
+
+    /// The same without the argument.
+    pub(super) fn usual_seqs(&self) -> f64 {
+        if self.v1 { self.defaults.seqs } else { Defaults::UNKNOWN.seqs }
     }
 
     /// `--max-num-batched-tokens`: most tokens of an engine step.

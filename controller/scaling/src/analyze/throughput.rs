@@ -4,6 +4,7 @@
 mod arrivals;
 mod bursts;
 mod capacity;
+mod ceiling;
 mod demonstrated;
 mod engine_speed;
 mod evidence;

@@ -30,6 +30,12 @@ pub struct Flow {
     pub samples: f64,
     /// Planned number of concurrent sequences of an engine.
     pub running: f64,
+    /// Limit of concurrent sequences that its engines show.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shown_limit: Option<f64>,
+    /// Inter-token latency that bounds `running`, because no objective is stated, milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assumed_itl_ms: Option<f64>,
     /// Inter-token latency with `running` sequences, milliseconds.
     pub itl_ms: f64,
     /// Engine time of a request, seconds.
@@ -64,12 +70,18 @@ impl fmt::Display for Flow {
         }
         write!(
             f,
-            "; a replica serves {} req/s at {:.0} ms per token (learned from {:.0} samples); replicas needed: {}",
+            "; a replica serves {} req/s at {:.0} ms per token (learned from {:.0} samples",
             format_short(self.throughput),
             self.itl_ms,
             self.samples,
-            format_short(self.need)
         )?;
+        if let Some(limit) = self.shown_limit {
+            write!(f, "; its engines show a limit of {limit:.0} sequences")?;
+        }
+        if let Some(assumed) = self.assumed_itl_ms {
+            write!(f, "; itlSlo is not stated, so {assumed:.0} ms are planned")?;
+        }
+        write!(f, "); replicas needed: {}", format_short(self.need))?;
         if self.backlog > 0.0 {
             write!(f, " + {} for the backlog", format_short(self.backlog))?;
         }

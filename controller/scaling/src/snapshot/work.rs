@@ -211,6 +211,25 @@ pub struct Curve {
     /// No number of replicas meets the objective for the inter-token latency.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub itl_out_of_reach: bool,
+    /// What its engines show of their limit of concurrent sequences.
+    #[serde(default, skip_serializing_if = "is_not_shown")]
+    pub ceiling: Ceiling,
+}
+
+/// Concurrent sequences of engines while requests waited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Ceiling {
+    /// Number at which they stayed.
+    pub seqs: Amount,
+    /// Scrapes at it, less those below it.
+    pub score: u32,
+    /// Most that ever ran, whether requests waited or not.
+    pub most: Amount,
+}
+
+fn is_not_shown(ceiling: &Ceiling) -> bool {
+    *ceiling == Ceiling::default()
 }
 
 /// Time of an engine step, in seconds.

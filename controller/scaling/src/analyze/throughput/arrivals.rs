@@ -26,7 +26,7 @@ const NEWCOMER_REQUESTS: f64 = 10.0;
 /// Two ages of one scrape differ by less, seconds.
 const SAME_SCRAPE: f64 = 0.5;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct EngineInterval<'a> {
     pub(super) variant: usize,
     pub(super) pod: &'a str,
@@ -46,6 +46,10 @@ pub(super) struct EngineInterval<'a> {
     pub(super) prefill_seconds: f64,
     pub(super) gaps: f64,
     pub(super) gap_seconds: f64,
+    /// Waiting requests at the end.
+    pub(super) waiting: f64,
+    /// Share of KV cache in use, 0 to 1.
+    pub(super) kv: f64,
     /// Requests waited at the start and at the end.
     pub(super) is_queueing: bool,
 }
@@ -381,6 +385,8 @@ impl<'a> StepCounter<'a> {
             prefill_seconds: grown(|s| s.prefill_seconds),
             gaps: grown(|s| s.gaps),
             gap_seconds: grown(|s| s.gap_seconds),
+            waiting: sample.waiting.get() / engines,
+            kv: replica.kv.map_or(0.0, f64::from),
             is_queueing: old.waiting.get() > 0.0 && sample.waiting.get() > 0.0,
         };
         pod.token_rate = amount(interval.generated * engines / length);

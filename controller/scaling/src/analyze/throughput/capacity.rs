@@ -10,6 +10,11 @@ const PLANNED_KV_SHARE: f64 = 0.8;
 /// Smallest planned gap beyond an empty step, as a share of that step. More replicas cannot meet an objective below it.
 const MIN_GAP_BEYOND_STEP: f64 = 0.1;
 
+/// Gap between two tokens that is planned where no objective is stated, seconds: people read more slowly.
+const DEFAULT_GAP: f64 = 0.1;
+/// It must leave a quarter of a step for the batch, else twice an empty step is planned.
+const DEFAULT_GAP_ROOM: f64 = 0.75;
+
 /// Mean tokens of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RequestShape {
@@ -28,6 +33,11 @@ pub(super) struct ConcurrencyLimits {
     pub(super) max_seqs: f64,
     /// Objective, seconds.
     pub(super) itl: Option<f64>,
+}
+
+/// Planned gap between two tokens without an objective, seconds.
+pub(super) fn default_gap(times: Times) -> f64 {
+    if times.a <= DEFAULT_GAP_ROOM * DEFAULT_GAP { DEFAULT_GAP } else { 2.0 * times.a }
 }
 
 /// Planned concurrent sequences, at least 1: the smallest of the limits by KV cache, arguments and objective.

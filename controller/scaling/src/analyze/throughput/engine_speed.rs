@@ -1,10 +1,11 @@
 //! Throughput of a replica of each variant, from the learned step times.
 
+use super::ceiling;
 use super::capacity::{self, ConcurrencyLimits, RequestShape};
 use super::demonstrated;
 use super::learning::{self, Times};
 use crate::analyze::engine_args::EngineArgs;
-use crate::snapshot::{Role, ThroughputMemory};
+use crate::snapshot::{Curve, Role, ThroughputMemory};
 use crate::units::{count, to_finite};
 use crate::view::{ModelView, Sample, VariantView};
 
@@ -26,6 +27,19 @@ pub(super) struct EngineSpeed {
     pub(super) least_first_token: f64,
     /// No number of replicas meets the objective for the inter-token latency.
     pub(super) itl_out_of_reach: bool,
+    /// Limit of concurrent sequences that its engines show.
+    pub(super) shown_limit: Option<f64>,
+    /// Gap that bounds the concurrency without an objective, seconds.
+    pub(super) assumed_gap: Option<f64>,
+}
+
+/// Plan of a variant before the smallest concurrency of the fleet applies.
+struct Plan {
+    times: Times,
+    /// Concurrent sequences.
+    running: f64,
+    shown_limit: Option<f64>,
+    assumed_gap: Option<f64>,
 }
 
 /// The smallest concurrency of the fleet applies to all variants, because requests are spread evenly. Variants with a
@@ -37,23 +51,23 @@ pub(super) fn engine_speeds(
     shape: RequestShape,
 ) -> Vec<EngineSpeed> {
     let itl = model.settings.throughput.itl_slo.map(|ms| ms / 1000.0);
-    let each: Vec<(Times, f64)> = model
+    let each: Vec<Plan> = model
         .variants
         .iter()
         .zip(curves)
         .map(|(view, curve)| {
-            let curve = &memory.curves[*curve];
-            concurrency(view, learning::fitted_times(curve), shape, itl.filter(|_| !curve.itl_out_of_reach))
+            plan(view, &memory.curves[*curve], shape, itl)
         })
         .collect();
-    let throughput = |(engine, view): (&(Times, f64), &VariantView)| {
-        let (times, running) = *engine;
+    let throughput = |(engine, view): (&Plan, &VariantView)| {
+        let Plan { times, running, .. } = *engine;
         f64::from(view.current) / work(view, times, shape, running).max(f64::MIN_POSITIVE)
     };
     let total: f64 = each.iter().zip(&model.variants).map(throughput).sum();
     let serving = each.iter().zip(&model.variants).filter(|engine| throughput(*engine) > SMALL_SHARE * total);
-    let least = serving.map(|((_, running), _)| *running).fold(f64::INFINITY, f64::min);
-    let speed = |(((times, running), curve), view): (((Times, f64), &usize), &VariantView)| {
+    let least = serving.map(|(plan, _)| plan.running).fold(f64::INFINITY, f64::min);
+    let speed = |((plan, curve), view): ((Plan, &usize), &VariantView)| {
+        let Plan { times, running, shown_limit, assumed_gap } = plan;
         let running = running.min(least);
         EngineSpeed {
             times,
@@ -64,24 +78,37 @@ pub(super) fn engine_speeds(
             time_to_first_token: capacity::time_to_first_token(times, shape, running),
             least_first_token: times.a + times.b + shape.computed * times.c,
             itl_out_of_reach: memory.curves[*curve].itl_out_of_reach,
+            shown_limit,
+            assumed_gap,
         }
     };
     each.into_iter().zip(curves).zip(&model.variants).map(speed).collect()
 }
 
-/// Step times and planned concurrency.
-fn concurrency(view: &VariantView, times: Times, shape: RequestShape, itl: Option<f64>) -> (Times, f64) {
+/// `objective`: for the gap between two tokens, seconds.
+fn plan(view: &VariantView, curve: &Curve, shape: RequestShape, objective: Option<f64>) -> Plan {
+    let fitted = learning::fitted_times(curve);
     let args = EngineArgs::on(view.accelerator(), &view.variant.engine_args);
-    let limits = ConcurrencyLimits { kv_tokens: kv_tokens(view, &args), max_seqs: args.max_seqs(), itl };
-    match view.variant.role {
-        Some(Role::Prefill) => (times, capacity::prompts_at_once(shape, limits, args.batched_tokens())),
-        Some(Role::Decode) => {
-            // It computes no prompts.
-            let times = Times { c: 0.0, ..times };
-            (times, capacity::concurrency(times, shape, limits))
+    let shown_limit = ceiling::shown_limit(curve);
+    let max_seqs = shown_limit.unwrap_or_else(|| ceiling::credible_limit(curve, &args));
+    let itl = if objective.is_some() && curve.itl_out_of_reach { None } else { objective };
+    let limits = ConcurrencyLimits { kv_tokens: kv_tokens(view, &args), max_seqs, itl };
+    let times = match view.variant.role {
+        Some(Role::Prefill) => {
+            let running = capacity::prompts_at_once(shape, limits, args.batched_tokens());
+            return Plan { times: fitted, running, shown_limit, assumed_gap: None };
         }
-        None => (times, capacity::concurrency(times, shape, limits)),
+        // It computes no prompts.
+        Some(Role::Decode) => Times { c: 0.0, ..fitted },
+        None => fitted,
+    };
+    let running = capacity::concurrency(times, shape, limits);
+    let assumed = capacity::default_gap(times);
+    let bounded = capacity::concurrency(times, shape, ConcurrencyLimits { itl: Some(assumed), ..limits });
+    if objective.is_none() && bounded < running {
+        return Plan { times, running: bounded, shown_limit, assumed_gap: Some(assumed) };
     }
+    Plan { times, running, shown_limit, assumed_gap: None }
 }
 
 /// Engine time of the part of a request that a variant serves, seconds.

@@ -6,7 +6,7 @@ use wva_crds::names::UNRESOLVED_ACCELERATOR;
 
 use super::arrivals::{EngineInterval, STEP};
 use super::engine_speed::EngineSpeed;
-use super::{demonstrated, learning};
+use super::{ceiling, demonstrated, learning};
 use crate::snapshot::{Curve, ThroughputMemory, Variant};
 use crate::units::seconds;
 use crate::view::{ModelView, VariantView};
@@ -62,6 +62,7 @@ pub(super) fn update_curves<'a>(
         evidence.slow.extend(demonstrated::slow_pods(&memory.pods, pods));
         let healthy = measurements.into_iter().filter(|m| !evidence.slow.contains(m.pod));
         learning::update(curve, healthy, passed);
+        ceiling::update(curve, evidence.of_curve(i));
         demonstrated::update_reach(curve, evidence.of_curve(i), itl);
     }
     for pod in &mut memory.pods {

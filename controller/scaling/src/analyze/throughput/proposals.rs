@@ -202,6 +202,8 @@ impl ThroughputVerdict {
             c: engine.times.c,
             samples: engine.samples,
             running: engine.running,
+            shown_limit: engine.shown_limit,
+            assumed_itl_ms: engine.assumed_gap.map(|gap| to_finite(1000.0 * gap)),
             itl_ms: to_finite(1000.0 * engine.token_gap),
             work: engine.work,
             throughput: if self.is_learned { throughput } else { 0.0 },
