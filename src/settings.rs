@@ -89,6 +89,7 @@ pub(crate) struct Controller {
     pub(crate) external_metrics_address: Option<SocketAddr>,
     pub(crate) debug_address: Option<SocketAddr>,
     pub(crate) legacy_metrics: bool,
+    pub(crate) workload_metrics: bool,
     pub(crate) manage_labelled: bool,
     pub(crate) takeover_delay: Duration,
     /// Keep a VariantAutoscaling for each annotated autoscaler.

@@ -7,6 +7,7 @@ pub mod duration;
 pub mod entries;
 pub mod events;
 pub mod hardware;
+pub mod intent;
 pub mod manifest;
 pub mod names;
 pub mod parse_error;
@@ -20,5 +21,5 @@ pub use conditions::{ConditionReason, ConditionStatus, ConditionType};
 pub use duration::GoDuration;
 pub use variant::{
     Actuation, ControllerState, LearnedCurves, OptimizedAlloc, RefusedCount, ScaleTargetRef,
-    VariantAutoscaling, VariantAutoscalingSpec, VariantAutoscalingStatus,
+    VariantAutoscaling, VariantAutoscalingSpec, VariantAutoscalingStatus, VariantMode,
 };

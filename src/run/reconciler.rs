@@ -8,7 +8,7 @@ use wva_certs::Certs;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
     Actuator, AnnotationSync, ConfigReloads, DeletionCosts, Engine, EngineConfig, EngineMetrics,
-    EventReporter, MetricsApi, ModelServers, Ownership, OwnershipView, PageBudget, PickerConfig,
+    EventReporter, MetricsApi, ModelServers, OptionalSeries, Ownership, OwnershipView, PageBudget, PickerConfig,
     PickerPoller, Pickers, Prometheus, Reader, Refusals, ScaleExecutor, ServiceMonitorReporter, Sources,
     StatusTargets, StatusWriter, Telemetry, VariantSeries, Watches, events, watch_metrics_api,
     watch_service_monitor,
@@ -32,7 +32,9 @@ impl Process {
         let ownership = self.ownership(controller);
         let ownership_view = self.ownership_view(&ownership);
         let objects = watched.facts.watches.clone();
-        self.export_series(&reader, &ownership_view, objects, controller.legacy_metrics);
+        let optional =
+            OptionalSeries { legacy: controller.legacy_metrics, workload: controller.workload_metrics };
+        self.export_series(&reader, &ownership_view, objects, optional);
         let reloads = ConfigReloads::register(&self.metrics.registry)?;
         let (token, tls) = (controller.zero.picker_token.clone(), controller.zero.picker_tls.clone());
         let budget = PageBudget::default();
@@ -81,9 +83,15 @@ impl Process {
     }
 
     /// While this replica leads.
-    fn export_series(&mut self, reader: &Reader, ownership: &OwnershipView, watches: Watches, legacy: bool) {
+    fn export_series(
+        &mut self,
+        reader: &Reader,
+        ownership: &OwnershipView,
+        watches: Watches,
+        optional: OptionalSeries,
+    ) {
         let (reader, ownership) = (reader.clone(), ownership.clone());
-        let series = VariantSeries::new(reader, ownership, watches, legacy, self.progress.clone());
+        let series = VariantSeries::new(reader, ownership, watches, optional, self.progress.clone());
         let leadership = self.leader_state.leadership.clone();
         self.metrics.series = Some(Arc::new(move |take| {
             if leadership.may_publish_series() {

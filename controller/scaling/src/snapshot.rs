@@ -3,7 +3,6 @@
 mod attainment;
 mod config;
 mod lateness;
-mod mode;
 mod obstacles;
 mod pending;
 mod quota;
@@ -20,7 +19,6 @@ use wva_crds::GoDuration;
 pub use attainment::{Attainment, WindowShares, percent};
 pub use config::{Config, Inventory, MetricsAge};
 pub use lateness::Lateness;
-pub use mode::{Mode, ModeError};
 pub use obstacles::ScaleObstacles;
 pub use pending::{Pending, PendingState};
 pub use quota::{QuotaAmount, QuotaLimit, QuotaNeed, QuotaWait};
@@ -32,6 +30,7 @@ pub use wake::WakeObstacle;
 pub use work::{
     Curve, NeedPeak, PodHistory, PromptShare, SpeedEstimate, StepTimes, ThroughputMemory, WorkSample,
 };
+pub use wva_crds::intent::{Mode, ModeError};
 pub use wva_crds::entries::{AnalyzerName, Priority, SaturationEntry, ScaleToZeroEntry, WarmSpare};
 
 use crate::servers::PodGroup;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use wva_crds::intent::Mode;
 use wva_crds::{LearnedCurves, RefusedCount};
 use wva_scaling::{Decision, Snapshot, VariantKey};
 
@@ -60,6 +61,8 @@ pub struct PublishedVariant {
     pub instance: Option<String>,
     /// Accelerator, or `unresolved`.
     pub accelerator: String,
+    /// Mode that the object states; `None` if its spec is invalid.
+    pub mode: Option<Mode>,
     /// Replicas of its workload; `None` if the workload does not exist.
     pub current: Option<u32>,
     /// The decision; `None` if there is nothing to decide on.
@@ -102,7 +105,7 @@ impl PublishedVariant {
     pub fn signal(&self) -> Option<u32> {
         self.decision
             .as_ref()
-            .filter(|d| d.mode != wva_scaling::snapshot::Mode::Recommend)
+            .filter(|d| d.mode != Mode::Recommend)
             .map(Decision::target)
     }
 }

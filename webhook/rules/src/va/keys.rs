@@ -15,7 +15,10 @@ const KNOWN_ANNOTATIONS: &[&str] = &[
     MODE_ANNOTATION, ALLOW_INSTANCE_CHANGE_ANNOTATION, ALLOW_SHARED_TARGET_ANNOTATION,
     POD_DELETION_COST_ANNOTATION,
 ];
-const KNOWN_SPEC: &[&str] = &["scaleTargetRef", "modelID", "variantCost", "minReplicas", "maxReplicas"];
+const KNOWN_SPEC: &[&str] = &[
+    "scaleTargetRef", "modelID", "variantCost", "minReplicas", "maxReplicas", "accelerator", "mode",
+    "fixedReplicas",
+];
 
 pub(crate) const LABELS: Rule = Rule {
     code: "WVA-VA-056",

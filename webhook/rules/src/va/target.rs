@@ -18,6 +18,9 @@ const SUPPORTED: &[(&str, &str)] = &[
     ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
 ];
 
+/// Kinds of the group `apps` that are not [`NOT_SCALABLE`]. Same kinds as in the CRD.
+const APPS: &[&str] = &["Deployment", "StatefulSet", "ReplicaSet"];
+
 /// Same limit as in the CRD.
 const MAX_KIND_CHARS: usize = 63;
 /// Same limit as in the CRD.
@@ -85,6 +88,24 @@ pub(crate) const API_VERSION: Rule = Rule {
         Some(Value::String(v)) if !v.is_empty() && v.chars().count() <= MAX_API_VERSION_CHARS => {}
         None | Some(Value::Null) => {}
         Some(v) => out.add_value(v),
+    }),
+    ..DENY
+};
+
+pub(crate) const GROUP: Rule = Rule {
+    code: "WVA-VA-022",
+    field: "spec.scaleTargetRef.apiVersion",
+    reads: &[&["spec", "scaleTargetRef", "apiVersion"], &["spec", "scaleTargetRef", "kind"]],
+    message: "{found} has no kind {other}; set the apiVersion of the kind, such as leaderworkerset.x-k8s.io/v1 for a \
+              LeaderWorkerSet",
+    docs: "The group `apps`, which is the default, does not have this `spec.scaleTargetRef.kind`. A kind of another group \
+           needs its `apiVersion`: without it the workload would never be found.",
+    check: Check::Variant(|facts, out| {
+        let Some(Target { api_version, kind, .. }) = Target::from_object(facts.object) else { return };
+        let kinds = || [APPS, NOT_SCALABLE].concat();
+        if api_version.starts_with("apps/") && !kind.is_empty() && !kinds().contains(&kind.as_str()) {
+            out.add(quote(&api_version), quote(&kind));
+        }
     }),
     ..DENY
 };
