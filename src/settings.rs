@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use raw::{InvalidSetting, RawSettings};
+use wva_crds::events::EventSource;
 
 pub(crate) use choices::LogFormat;
 pub(crate) use effective::EffectiveSettings;
@@ -147,6 +148,10 @@ impl SettingsError {
 impl Settings {
     pub(crate) fn engine(&self) -> wva_controller::EngineConfig {
         reader::SettingsReader { raw: &self.values, invalid: Vec::new() }.engine()
+    }
+
+    pub(crate) fn event_source(&self) -> EventSource {
+        EventSource { instance: self.instance.clone(), pod: self.pod_name.clone() }
     }
 
     pub(crate) fn serves_external_metrics(&self) -> bool {

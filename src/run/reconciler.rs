@@ -148,11 +148,11 @@ impl Process {
     ) {
         let (client, targets, published) =
             (self.clients.fenced.clone(), status_targets.clone(), reader.clone());
-        let (changed, pod_name) = (self.caches.changed.clone(), self.settings.pod_name.clone());
+        let (changed, source) = (self.caches.changed.clone(), self.settings.event_source());
         let refusals = refusals.clone();
         self.spawn_leading("actuation", move |ended| {
             let actuator = Actuator::new(client.clone(), servers.clone(), max_concurrent_steps);
-            let reporter = EventReporter { client: client.clone(), pod_name: pod_name.clone() };
+            let reporter = EventReporter::new(client.clone(), source.clone());
             let (changed, refusals) = (changed.clone(), refusals.clone());
             let costs =
                 DeletionCosts::new(client.clone(), servers.clone(), marking.clone(), reporter.clone());
@@ -176,9 +176,10 @@ impl Process {
             return;
         }
         let (client, seen, published) = (self.clients.fenced.clone(), seen.clone(), reader.clone());
-        let reporter = EventReporter { client: client.clone(), pod_name: self.settings.pod_name.clone() };
+        let source = self.settings.event_source();
         self.spawn_leading("variants of annotated autoscalers", move |ended| {
-            let sync = AnnotationSync::new(client.clone(), seen.clone(), reporter.clone());
+            let reporter = EventReporter::new(client.clone(), source.clone());
+            let sync = AnnotationSync::new(client.clone(), seen.clone(), reporter);
             let published = published.clone();
             run_until(ended, async move { sync.run(published).await })
         });
@@ -210,12 +211,12 @@ impl Process {
             let writer = StatusWriter::new(client.clone(), ownership.clone(), targets.clone());
             run_until(ended, writer.run(published.clone()))
         });
-        let (client, pod_name, published) =
-            (self.clients.fenced.clone(), self.settings.pod_name.clone(), reader.clone());
+        let (client, source, published) =
+            (self.clients.fenced.clone(), self.settings.event_source(), reader.clone());
         let ownership = view.clone();
         self.spawn_leading("events", move |ended| {
-            let (client, pod_name, published) = (client.clone(), pod_name.clone(), published.clone());
-            run_until(ended, events::run(client, pod_name, ownership.clone(), published))
+            let reporter = EventReporter::new(client.clone(), source.clone());
+            run_until(ended, events::run(reporter, ownership.clone(), published.clone()))
         });
     }
 
@@ -224,8 +225,8 @@ impl Process {
         if self.settings.metrics_address.is_none() {
             return;
         }
-        let (namespace, pod) = (self.settings.namespace.clone(), self.settings.pod_name.clone());
-        let reporter = ServiceMonitorReporter { namespace, deployment, pod };
+        let (namespace, source) = (self.settings.namespace.clone(), self.settings.event_source());
+        let reporter = ServiceMonitorReporter { namespace, deployment, source };
         let present = watch_service_monitor(&mut self.scope(), &reporter.namespace, &reporter.monitor_name());
         let (client, leader_events, shutdown) = (
             self.clients.client.clone(),

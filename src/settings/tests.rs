@@ -234,6 +234,13 @@ fn pod_name_is_the_identity_in_the_election() {
 }
 
 #[test]
+fn events_name_the_instance_and_the_pod() {
+    let source = settings(&[("POD_NAME", "wva-0"), ("CONTROLLER_INSTANCE", "blue")]).event_source();
+    assert_eq!((source.instance.as_deref(), source.pod.as_deref()), (Some("blue"), Some("wva-0")));
+    assert_eq!(settings(&[]).event_source().instance, None);
+}
+
+#[test]
 fn certificates_are_self_signed_unless_a_folder_is_set() {
     let mode = |set: &[(&str, &str)]| settings(set).certificates;
     assert!(matches!(mode(&[]), Certificates::SelfSigned { .. }));

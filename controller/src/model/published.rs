@@ -14,9 +14,6 @@ use crate::model::orphan::Orphan;
 use crate::model::reported::ReportedState;
 use crate::model::step::{DueStep, ScaleDown};
 
-/// The engine logs it itself, so that no change goes unlogged.
-pub(crate) const SCALING_DECISION: &str = "ScalingDecision";
-
 /// Result of one cycle.
 #[derive(Clone, Debug, Default)]
 pub struct Published {

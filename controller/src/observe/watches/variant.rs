@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -121,6 +122,11 @@ impl Variant {
             status: VariantStatus::new(&status(object)),
             spec,
         }
+    }
+
+    /// For events.
+    pub(crate) fn workload_reference(&self) -> Option<ObjectReference> {
+        self.spec.as_ref().ok()?.workload.reference()
     }
 
     /// A change of the status alone starts no cycle.
