@@ -5,6 +5,7 @@ pub mod conditions;
 pub mod digest;
 pub mod duration;
 pub mod entries;
+pub mod envelope;
 pub mod events;
 pub mod hardware;
 pub mod intent;
@@ -15,6 +16,7 @@ pub mod picker_report;
 pub mod runbook_lines;
 pub mod settings;
 pub mod text;
+pub mod unknown_fields;
 pub mod variant;
 
 pub use conditions::{ConditionReason, ConditionStatus, ConditionType};

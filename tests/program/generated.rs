@@ -22,7 +22,7 @@ use crate::{
 };
 
 #[track_caller]
-fn check(path: &str, wanted: &str) {
+pub(crate) fn check(path: &str, wanted: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     if std::env::var_os("WVA_GENERATE").is_some() {
         std::fs::write(&file, wanted).unwrap();
@@ -92,10 +92,15 @@ fn command_line() {
     check("docs/reference/cli.md", &cli_page::page());
 }
 
+/// JSON Schemas of files and outputs, each linked from the page about them.
 #[test]
-fn schema_of_doctor() {
-    let text = serde_json::to_string_pretty(&wva_cli::doctor_schema()).unwrap() + "\n";
-    check("docs/reference/doctor.schema.json", &text);
+fn schemas_of_files() {
+    let page = include_str!("../../docs/reference/files.md");
+    for (kind, schema) in wva_cli::schemas() {
+        check(&format!("docs/reference/{}", kind.schema_file()), &format!("{schema:#}\n"));
+        let row = format!("| [`{kind}`]({}) |", kind.schema_file());
+        assert!(page.contains(&row), "docs/reference/files.md lacks {row:?}");
+    }
 }
 
 /// The site lists each rule below the index of rules.

@@ -19,8 +19,10 @@ fn check(want: &str, parts: &[&str], change: impl FnOnce(&mut World)) {
     change(&mut world);
     let facts = world.facts();
     let result = check_variant(&VariantState::new(&facts, &facts.variants[0]));
-    let style = text::Style { is_verbose: true, is_coloured: false };
-    let report = text::render(&[], std::slice::from_ref(&result), style);
+    let all = std::slice::from_ref(&result);
+    let json = output::report(FileKind::DoctorReport, json::DoctorReport::new(&[], all), "json").unwrap();
+    crate::assert_schema(FileKind::DoctorReport, &json);
+    let report = text::render(&[], all, text::Style { is_verbose: true, is_coloured: false });
     let warning = result.findings.iter().find(|(_, f)| f.state == State::Warning).map(|(name, _)| *name);
     let first = result.broken_at().map(str::to_owned).or_else(|| warning.map(|name| format!("?{name}")));
     assert_eq!(first.unwrap_or_default(), want, "{report}");

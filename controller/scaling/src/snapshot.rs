@@ -13,6 +13,7 @@ mod router;
 mod wake;
 mod work;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use wva_crds::GoDuration;
 
@@ -22,7 +23,7 @@ pub use lateness::Lateness;
 pub use obstacles::ScaleObstacles;
 pub use pending::{Pending, PendingState};
 pub use quota::{QuotaAmount, QuotaLimit, QuotaNeed, QuotaWait};
-pub use read::SnapshotError;
+pub use read::{SnapshotError, SnapshotFile};
 pub use replica::Replica;
 pub use returned::ReturnedReplicas;
 pub use router::RouterLoad;
@@ -34,11 +35,11 @@ pub use wva_crds::intent::{Mode, ModeError};
 pub use wva_crds::entries::{AnalyzerName, Priority, SaturationEntry, ScaleToZeroEntry, WarmSpare};
 
 use crate::servers::PodGroup;
-use crate::units::{Amount, Cost};
+use crate::units::{Amount, Cost, cost_schema};
 
 /// Input of one cycle. The order of its lists has no meaning.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Snapshot {
     /// Time of the snapshot, RFC 3339. For display only; no rule reads it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,8 +57,8 @@ pub struct Snapshot {
 }
 
 /// Compute bounds of one model, accelerator and output length.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct ComputeBounds {
     /// Empty, as in files of earlier releases: any namespace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -75,7 +76,7 @@ pub struct ComputeBounds {
 }
 
 /// Range of the mean output tokens per request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum OutputBucket {
     /// Fewer than 100 tokens.
     #[serde(rename = "<100")]
@@ -89,8 +90,8 @@ pub enum OutputBucket {
 }
 
 /// All variants of one `modelID` in one namespace.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Model {
     /// `spec.modelID` of its variants.
     #[serde(rename = "modelID")]
@@ -102,6 +103,7 @@ pub struct Model {
     pub requests_in_retention: Option<Amount>,
     /// Queue of the endpoint picker for this model.
     #[serde(default, skip_serializing_if = "SchedulerQueue::is_absent")]
+    #[schemars(with = "Option<QueueFigures>")]
     pub scheduler_queue: SchedulerQueue,
     /// `None`: waiting requests wake the model if it has a `schedulerQueue`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -142,8 +144,8 @@ pub enum SchedulerQueue {
 }
 
 /// Size of a scheduler queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct QueueFigures {
     /// Waiting requests.
     pub size: Amount,
@@ -206,8 +208,8 @@ impl<'de> Deserialize<'de> for SchedulerQueue {
 }
 
 /// One `VariantAutoscaling` and its workload.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Variant {
     /// Name of the `VariantAutoscaling`.
     pub name: String,
@@ -216,6 +218,7 @@ pub struct Variant {
     pub accelerator: Option<String>,
     /// Cost of one replica, in the user's unit.
     #[serde(default)]
+    #[schemars(schema_with = "cost_schema")]
     pub cost: Cost,
     /// The annotation `wva.llmd.ai/mode`.
     #[serde(default)]
@@ -314,7 +317,7 @@ pub struct Variant {
 }
 
 /// Part of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Role {
     /// Computes the prompt and hands over its KV cache.
@@ -324,7 +327,7 @@ pub enum Role {
 }
 
 /// Number of GPUs. Default: 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct GpuCount(pub u32);
 
@@ -345,8 +348,8 @@ fn is_one(count: &GpuCount) -> bool {
 }
 
 /// Relative change of replicas that an HPA ignores, inclusive.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct HpaTolerance {
     /// `behavior.scaleUp.tolerance`. Default: 0.1.
     pub up: Amount,
