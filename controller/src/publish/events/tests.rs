@@ -244,8 +244,8 @@ async fn a_hanging_api_server_is_not_waited_for() {
     assert!(began.elapsed() <= WRITE_TIMEOUT + Duration::from_secs(1), "{:?}", began.elapsed());
 }
 
-#[test]
-fn a_note_is_cut_at_a_character_boundary() {
+#[tokio::test]
+async fn a_note_is_cut_at_a_character_boundary() {
     let pending =
         PendingEvent { warning: true, reason: EventReason::Stuck, note: "é".repeat(900), digest: None };
     let source = EventSource { instance: None, pod: Some("p".repeat(200)) };
