@@ -1,5 +1,6 @@
 //! Files and outputs: their schemas, files of other releases, and recordings of releases.
 
+use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -188,7 +189,7 @@ fn recording_of_this_release_is_current() {
     let written = oldest.lines().map(|line| {
         let snapshot = SnapshotFile::parse(line).unwrap().snapshot;
         let written = Envelope::new(FileKind::Snapshot, &snapshot);
-        assert_schema(FileKind::Snapshot, &serde_json::to_value(&written).unwrap());
+        assert_schema(FileKind::Snapshot, &serde_json::to_value(written).unwrap());
         serde_json::to_string(&written).unwrap() + "\n"
     });
     check("tests/fixtures/recordings/next/recording.jsonl", &written.collect::<String>());
@@ -208,7 +209,7 @@ fn recordings_of_releases_replay() {
             for one in decided.json()["decisions"].as_array().unwrap() {
                 let [namespace, variant, reason] =
                     ["namespace", "variant", "reason"].map(|key| one[key].as_str().unwrap());
-                decisions += &format!("{line} {namespace}/{variant} {} {reason}\n", one["target"]);
+                let _ = writeln!(decisions, "{line} {namespace}/{variant} {} {reason}", one["target"]);
             }
         }
         check(&format!("{name}/decisions.txt"), &decisions);
