@@ -15,7 +15,7 @@ use wva_testbed::audit::Audit;
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::InstallOptions;
 use wva_testbed::replicas::Replicas;
-use wva_testbed::{Fleet, FleetConfig, Options, Testbed, eventually};
+use wva_testbed::{Fleet, Options, Testbed, eventually};
 
 use crate::operations::churn::{Churn, NAME as CHURN};
 use crate::support::{DEADLINE, get_object, patch_status, program_path, saturation_map, target};
@@ -26,9 +26,9 @@ const THIS: usize = 1;
 const ROLLED_BACK: usize = 2;
 
 const NAME: &str = "llama";
-/// Replicas that the load needs: each serves 10 requests per second, 18 of them take 60 % of the cache of 3.
-const REPLICAS: u64 = 3;
-const RATE: f64 = 20.0;
+/// Replicas that the load needs: it uses 60 % of the caches of 3, which would be 90 % of those of 2.
+const REPLICAS: u32 = 3;
+const USAGE: f64 = 0.6;
 /// Status writes that a leader must have made before the next one starts.
 const WRITES: usize = 4;
 /// Between two looks at the objects.
@@ -36,7 +36,7 @@ const LOOKS: Duration = Duration::from_millis(300);
 
 /// A state as a later release might write it. The reason is unknown to this one.
 fn later_state() -> Value {
-    json!({"version": 1_000_000, "problems": ["Melted"], "targetSeen": 2})
+    json!({"version": 1_000_000, "problems": ["Melted"], "waking": false})
 }
 
 /// A release whose replicas are of two versions, with load on one variant and work on another.
@@ -75,7 +75,12 @@ impl Site<'_> {
 
     /// Waits until this one of the running replicas leads and has written more statuses, and looks at the objects
     /// meanwhile. Returns the time until it leads.
-    async fn until_leads(&self, index: usize, running: &[usize], seen: &mut Seen) -> anyhow::Result<Duration> {
+    async fn until_leads(
+        &self,
+        index: usize,
+        running: &[usize],
+        seen: &mut Seen,
+    ) -> anyhow::Result<Duration> {
         let (began, wanted) = (Instant::now(), self.statuses(index)? + WRITES);
         let mut leads_after = None;
         loop {
@@ -92,7 +97,12 @@ impl Site<'_> {
             if let Some(after) = leads_after.filter(|_| written >= wanted) {
                 return Ok(after);
             }
-            let evidence = || format!("wva-{index}: {leads_after:?}, {written} of {wanted} statuses; {}", self.replicas.evidence());
+            let evidence = || {
+                format!(
+                    "wva-{index}: {leads_after:?}, {written} of {wanted} statuses; {}",
+                    self.replicas.evidence()
+                )
+            };
             ensure!(began.elapsed() < DEADLINE, "{}", evidence());
             sleep(LOOKS).await;
         }
@@ -119,7 +129,10 @@ impl Seen {
 async fn settle(site: &Site<'_>) -> anyhow::Result<()> {
     eventually("the target to fit the load", DEADLINE, async || {
         let (target, replicas, _) = site.look().await?;
-        ensure!(target == Some(REPLICAS) && replicas == REPLICAS, "target {target:?}, {replicas} replicas");
+        ensure!(
+            target == Some(REPLICAS.into()) && replicas == u64::from(REPLICAS),
+            "target {target:?}, {replicas} replicas"
+        );
         Ok(())
     })
     .await?;
@@ -146,8 +159,9 @@ async fn two_versions_agree_during_upgrade_and_rollback() -> anyhow::Result<()> 
     site.replicas.wait_ready(&[EARLIER]).await?;
     site.replicas.wait_webhooks().await?;
 
-    let fixture = VariantFixture::new(&site.namespace, NAME);
-    let _load = Fleet::start(&testbed, FleetConfig { rate: RATE, ..fixture.fleet() })?;
+    let fixture = VariantFixture::new(&site.namespace, NAME).replicas(REPLICAS);
+    let load = Fleet::start(&testbed, fixture.fleet())?;
+    load.set_fixed_all(USAGE, 0.0);
     testbed.apply(&saturation_map(&site.namespace, "analyzerName: percentage")).await?;
     testbed.apply(&fixture.all()).await?;
     let _churn = Churn::start(&testbed, &site.churn).await?;

@@ -64,7 +64,11 @@ fn oldest_kubernetes_is_the_tested_one() {
         ("install.md", include_str!("../../docs/getting-started/install.md")),
         ("compatibility.md", include_str!("../../docs/reference/compatibility.md")),
     ] {
-        let known = [format!("kubeVersion: \">={oldest}.0-0\""), format!("{oldest} or later"), format!("{oldest} and later")];
+        let known = [
+            format!("kubeVersion: \">={oldest}.0-0\""),
+            format!("{oldest} or later"),
+            format!("{oldest} and later"),
+        ];
         assert!(known.iter().any(|sentence| text.contains(sentence)), "{file} does not name {oldest}");
     }
 }

@@ -317,7 +317,10 @@ fn checks_the_cluster() {
     assert!(fine.contains("ok     controller  Deployment wva/wva") && !fine.contains("BROKEN"), "{fine}");
     assert!(fine.contains("ok     kubernetes  1.37\n"), "{fine}");
     let oldest = report(|w| w.kubernetes = "1.30");
-    assert!(oldest.contains("ok     kubernetes  1.30; before 1.34 GPUs") && oldest.contains("before 1.35 HPAs"), "{oldest}");
+    assert!(
+        oldest.contains("ok     kubernetes  1.30; before 1.34 GPUs") && oldest.contains("before 1.35 HPAs"),
+        "{oldest}"
+    );
     let unsupported = report(|w| w.kubernetes = "1.29");
     assert!(unsupported.contains("warn   kubernetes  1.29 is not supported"), "{unsupported}");
     let unnamed = report(|w| w.kubernetes = "");
