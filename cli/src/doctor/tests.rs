@@ -317,6 +317,16 @@ fn checks_the_cluster() {
     };
     let fine = report(|_| {});
     assert!(fine.contains("ok     controller  Deployment wva/wva") && !fine.contains("BROKEN"), "{fine}");
+    assert!(fine.contains("ok     kubernetes  1.37\n"), "{fine}");
+    let oldest = report(|w| w.kubernetes = "1.30");
+    assert!(
+        oldest.contains("ok     kubernetes  1.30; before 1.34 GPUs") && oldest.contains("before 1.35 HPAs"),
+        "{oldest}"
+    );
+    let unsupported = report(|w| w.kubernetes = "1.29");
+    assert!(unsupported.contains("warn   kubernetes  1.29 is not supported"), "{unsupported}");
+    let unnamed = report(|w| w.kubernetes = "");
+    assert!(unnamed.contains("?      kubernetes  the API server names no version"), "{unnamed}");
     let both = report(|w| w.controllers.push(llm_d_wva()));
     assert!(both.contains("warn   controller  installed next to llm-d WVA"), "{both}");
     let other = report(|w| w.controllers = vec![llm_d_wva()]);

@@ -32,7 +32,7 @@ pub use facts::{
     precedence,
 };
 pub use findings::{Findings, PatchOp};
-pub use kubernetes::{KubernetesVersion, VersionError};
+pub use kubernetes::{KubernetesVersion, OLDEST_KUBERNETES, VersionError};
 pub use maps::facts::{MapFacts, Running, RunningSource, RunningValue};
 pub use maps::immutable::IMMUTABLE;
 pub use maps::names::{MapNames, MapRole, MapScope};
