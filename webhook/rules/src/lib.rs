@@ -42,4 +42,5 @@ pub use rule::{Check, Kind, Rule, Scope};
 pub use series::{Contradiction, SeriesLabels};
 pub use table::{RULES, RULES_ABOUT_KEYS};
 pub use va::cost::model_with_own_cost;
+pub use va::keys::SPEC_FIELDS;
 pub use verdict::{MAX_WARNING_BYTES, MAX_WARNING_CHARS, Severity, Verdict, Violation};

@@ -101,14 +101,19 @@ pub(crate) const GROUP: Rule = Rule {
     docs: "The group `apps`, which is the default, does not have this `spec.scaleTargetRef.kind`. A kind of another group \
            needs its `apiVersion`: without it the workload would never be found.",
     check: Check::Variant(|facts, out| {
-        let Some(Target { api_version, kind, .. }) = Target::from_object(facts.object) else { return };
-        let kinds = || [APPS, NOT_SCALABLE].concat();
-        if api_version.starts_with("apps/") && !kind.is_empty() && !kinds().contains(&kind.as_str()) {
-            out.add(quote(&api_version), quote(&kind));
+        if let Some(target) = Target::from_object(facts.object).filter(has_kind_of_another_group) {
+            out.add(quote(&target.api_version), quote(&target.kind));
         }
     }),
     ..DENY
 };
+
+/// Other rules deny an empty or a long kind.
+fn has_kind_of_another_group(target: &Target) -> bool {
+    let kind = target.kind.as_str();
+    let is_kind = (1..=MAX_KIND_CHARS).contains(&kind.chars().count());
+    target.api_version.starts_with("apps/") && is_kind && !APPS.contains(&kind) && !NOT_SCALABLE.contains(&kind)
+}
 
 pub(crate) const UNKNOWN: Rule = Rule {
     code: "WVA-VA-051",
@@ -122,7 +127,8 @@ pub(crate) const UNKNOWN: Rule = Rule {
         let is_supported = SUPPORTED.contains(&(target.api_version.as_str(), target.kind.as_str()));
         // Other rules deny an empty kind or version.
         let is_complete = !target.api_version.is_empty() && !target.kind.is_empty();
-        if is_complete && !is_supported && !NOT_SCALABLE.contains(&target.kind.as_str()) {
+        let is_denied = NOT_SCALABLE.contains(&target.kind.as_str()) || has_kind_of_another_group(&target);
+        if is_complete && !is_supported && !is_denied {
             out.add(quote(&format!("{} {}", target.api_version, target.kind)), "");
         }
     }),
