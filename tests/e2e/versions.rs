@@ -2,7 +2,6 @@
 //! targets and replicas stay, and no version touches the `controllerState` of a later one.
 //! `WVA_PREVIOUS` is the program of an earlier commit, which `make test-versions` builds.
 //! Why a control plane of its own: the audit log shows which version wrote, and only one release may lead.
-#![expect(clippy::print_stdout, reason = "the figures are for the person who runs the tests")]
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -79,7 +78,7 @@ impl Site<'_> {
         &self,
         index: usize,
         running: &[usize],
-        seen: &mut Seen,
+        seen: &mut Observations,
     ) -> anyhow::Result<Duration> {
         let (began, wanted) = (Instant::now(), self.statuses(index)? + WRITES);
         let mut leads_after = None;
@@ -111,12 +110,12 @@ impl Site<'_> {
 
 /// Everything that was seen of the objects since their targets settled.
 #[derive(Default)]
-struct Seen {
+struct Observations {
     looks: usize,
     states: BTreeSet<String>,
 }
 
-impl Seen {
+impl Observations {
     async fn add(&mut self, site: &Site<'_>) -> anyhow::Result<()> {
         let (target, replicas, state) = site.look().await?;
         let churned = site.churned_state().await?;
@@ -167,7 +166,7 @@ async fn two_versions_agree_during_upgrade_and_rollback() -> anyhow::Result<()> 
     let _churn = Churn::start(&testbed, &site.churn).await?;
     settle(&site).await?;
 
-    let (mut seen, mut times) = (Seen::default(), Vec::new());
+    let (mut seen, mut times) = (Observations::default(), Vec::new());
     seen.add(&site).await?;
     for (old, new) in [(EARLIER, THIS), (THIS, ROLLED_BACK)] {
         site.replicas.start(new).await?;
