@@ -143,7 +143,7 @@ async fn scales_down_one_by_one_to_one_replica() -> anyhow::Result<()> {
     load.set_fixed_all(0.10, 0.0);
     cluster.testbed.apply(&VariantFixture::new(&ns, "idle").replicas(3).all()).await?;
     cluster.wait_for_replicas(&ns, "idle", 1).await?;
-    // "from 3 to 2", or before Kubernetes 1.31 "to 2 from 3".
+    // "from 3 to 2", in Kubernetes 1.30 "to 2 from 3".
     for step in ["to 2", "to 1"] {
         wait_for_event(cluster, &ns, "ScalingReplicaSet", step).await?;
     }

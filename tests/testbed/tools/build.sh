@@ -11,8 +11,8 @@ cache=${WVA_TESTBED_CACHE:-${HOME:?HOME is not set}/.cache/wva-testbed}
 say() { printf '%s\n' "$*" >&2; }
 
 case ${WVA_TESTBED_KUBERNETES:-newest} in
-  newest) kubernetes=kubernetes ;;
-  oldest) kubernetes=kubernetes-oldest ;;
+  newest) kubernetes="kubernetes" ;;
+  oldest) kubernetes="kubernetes-oldest" ;;
   *) say "WVA_TESTBED_KUBERNETES=$WVA_TESTBED_KUBERNETES is neither newest nor oldest"; exit 2 ;;
 esac
 k8s=$(awk '$1 == "require" && $2 == "k8s.io/kubernetes" { print $3 }' "$here/$kubernetes/go.mod")
