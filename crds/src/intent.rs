@@ -83,7 +83,11 @@ impl Mode {
 #[must_use]
 pub fn stated_accelerator(object: &Value) -> Option<&str> {
     let label = &object["metadata"]["labels"][ACCELERATOR_LABEL];
-    [&object["spec"]["accelerator"], label].into_iter().find(|value| !value.is_null())?.as_str().filter(|name| !name.is_empty())
+    [&object["spec"]["accelerator"], label]
+        .into_iter()
+        .find(|value| !value.is_null())?
+        .as_str()
+        .filter(|name| !name.is_empty())
 }
 
 /// Removes the label and the annotation that the spec overrules. Reviews refuse an object whose spellings differ; of a

@@ -14,7 +14,10 @@ const RESTRICTIONS: [&str; 4] = ["pattern", "enum", "format", "additionalPropert
 
 /// New rules that refuse no object of which a release made use.
 const HARMLESS: [(&str, &str); 2] = [
-    ("the group apps has no other kinds, so that such a target was never found", "apiVersion.startsWith('apps/')"),
+    (
+        "the group apps has no other kinds, so that such a target was never found",
+        "apiVersion.startsWith('apps/')",
+    ),
     ("both fields are newer than the baseline", "self.fixedReplicas"),
 ];
 
@@ -88,7 +91,8 @@ fn taken_away(old: &Value, new: &Value) -> Vec<String> {
         };
         let left = columns(now);
         // Its path may change.
-        let is_kept = |column: &Value| left.iter().any(|it| ["name", "type"].iter().all(|key| it[key] == column[key]));
+        let is_kept =
+            |column: &Value| left.iter().any(|it| ["name", "type"].iter().all(|key| it[key] == column[key]));
         let gone = columns(version).into_iter().filter(|column| !is_kept(column));
         out.extend(gone.map(|column| format!("the column {}", column["name"])));
         let schema = |version: &Value| version["schema"]["openAPIV3Schema"].clone();

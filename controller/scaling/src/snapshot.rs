@@ -31,8 +31,8 @@ pub use wake::WakeObstacle;
 pub use work::{
     Curve, NeedPeak, PodHistory, PromptShare, SpeedEstimate, StepTimes, ThroughputMemory, WorkSample,
 };
-pub use wva_crds::intent::{Mode, ModeError};
 pub use wva_crds::entries::{AnalyzerName, Priority, SaturationEntry, ScaleToZeroEntry, WarmSpare};
+pub use wva_crds::intent::{Mode, ModeError};
 
 use crate::servers::PodGroup;
 use crate::units::{Amount, Cost, cost_schema};

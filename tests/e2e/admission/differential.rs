@@ -63,7 +63,8 @@ fn schema_agrees(object: &Value, status: &Status, wanted: &Violations) -> bool {
 /// Whether `spec` or `scaleTargetRef` has an unknown field.
 fn has_unknown(object: &Value) -> bool {
     let keys = |path: &str| object.pointer(path).and_then(Value::as_object).into_iter().flat_map(Map::keys);
-    keys("/spec").any(|key| !wva_rules::SPEC_FIELDS.contains(&key.as_str())) || keys("/spec/scaleTargetRef").any(|key| !["name", "kind", "apiVersion"].contains(&key.as_str()))
+    keys("/spec").any(|key| !wva_rules::SPEC_FIELDS.contains(&key.as_str()))
+        || keys("/spec/scaleTargetRef").any(|key| !["name", "kind", "apiVersion"].contains(&key.as_str()))
 }
 
 /// Disagreements about one object between the rules, the webhook and the CRD.

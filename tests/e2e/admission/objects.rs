@@ -167,9 +167,42 @@ fn case(number: usize, spec: &Value, metadata: &Value) -> Case {
     Case { object, crd_can_tell: *metadata == absent() }
 }
 
+/// Specs and metadata with all pairs of target kind and version, mode and number, and of both spellings.
+fn related(pools: &[Vec<Value>; 10]) -> Vec<(Value, Value)> {
+    let mut all = Vec::new();
+    for (first, second) in [(1, 2), (8, 9)] {
+        for (one, other) in
+            pools[first].iter().flat_map(|one| pools[second].iter().map(move |other| (one, other)))
+        {
+            let mut fields = Fields::good();
+            fields.0[first] = one.clone();
+            fields.0[second] = other.clone();
+            all.push((fields.spec(), absent()));
+        }
+    }
+    for metadata in metadata() {
+        for (accelerator, mode, fixed) in
+            [("H100", json!("Paused"), absent()), ("L4", json!("Fixed"), json!(i32::MAX))]
+        {
+            let mut fields = Fields::good();
+            (fields.0[7], fields.0[8], fields.0[9]) = (json!(accelerator), mode, fixed);
+            all.push((fields.spec(), metadata.clone()));
+        }
+    }
+    all
+}
+
 pub(crate) fn cases() -> Vec<Case> {
     let pools = [
-        names(), kinds(), api_versions(), models(), costs(), bounds(), bounds(), accelerators(), modes(),
+        names(),
+        kinds(),
+        api_versions(),
+        models(),
+        costs(),
+        bounds(),
+        bounds(),
+        accelerators(),
+        modes(),
         bounds(),
     ];
     let mut all = Vec::new();
@@ -191,24 +224,8 @@ pub(crate) fn cases() -> Vec<Case> {
         fields.0[6] = max;
         add(&fields.spec(), &absent());
     }
-    for (first, second) in [(1, 2), (8, 9)] {
-        for (one, other) in
-            pools[first].iter().flat_map(|one| pools[second].iter().map(move |other| (one, other)))
-        {
-            let mut fields = Fields::good();
-            fields.0[first] = one.clone();
-            fields.0[second] = other.clone();
-            add(&fields.spec(), &absent());
-        }
-    }
-    for metadata in metadata() {
-        for (accelerator, mode, fixed) in
-            [("H100", json!("Paused"), absent()), ("L4", json!("Fixed"), json!(i32::MAX))]
-        {
-            let mut fields = Fields::good();
-            (fields.0[7], fields.0[8], fields.0[9]) = (json!(accelerator), mode, fixed);
-            add(&fields.spec(), &metadata);
-        }
+    for (spec, metadata) in related(&pools) {
+        add(&spec, &metadata);
     }
     for spec in [absent(), json!(null), json!({}), json!("x"), json!([]), json!(7)] {
         add(&spec, &absent());

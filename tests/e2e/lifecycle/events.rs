@@ -76,9 +76,9 @@ async fn the_api_server_accepts_series_and_every_instance() -> anyhow::Result<()
 async fn without_the_right_to_patch_each_event_is_its_own() -> anyhow::Result<()> {
     let testbed = &cluster().await?.testbed;
     let ns = testbed.namespace("no-series").await?;
-    let rule = json!({"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]});
+    let create = json!({"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]});
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-        "metadata": {"name": "old", "namespace": ns}, "rules": [rule]});
+        "metadata": {"name": "old", "namespace": ns}, "rules": [create]});
     testbed.apply(&role.to_string()).await?;
     let account = format!("{ns}:default");
     let bind = ["create", "rolebinding", "old", "--role=old", "--serviceaccount", &account, "-n", &ns];

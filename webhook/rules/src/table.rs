@@ -3,7 +3,9 @@
 use crate::autoscalers;
 use crate::maps::{entries, immutable, main_map, merged, unread_maps};
 use crate::rule::Rule;
-use crate::va::{bounds, cost, instance, intent, keys, labels, model, namespace, readers, shape, sharing, target};
+use crate::va::{
+    bounds, cost, instance, intent, keys, labels, model, namespace, readers, shape, sharing, target,
+};
 
 /// All rules, in the order of their reports.
 pub static RULES: &[Rule] = &[

@@ -257,9 +257,9 @@ fn parse_spec(object: &DynamicObject) -> Result<ParsedSpec, VariantError> {
     let cost = spec.variant_cost.parse().map_err(|e| invalid(format!("spec.variantCost: {e}")))?;
     let mode = match (spec.mode, object.annotations().get(MODE_ANNOTATION)) {
         (Some(mode), _) => Mode::from_spec(mode, spec.fixed_replicas),
-        (None, Some(text)) => text
-            .parse()
-            .map_err(|e| invalid(format!("metadata.annotations[{MODE_ANNOTATION}]: {e}")))?,
+        (None, Some(text)) => {
+            text.parse().map_err(|e| invalid(format!("metadata.annotations[{MODE_ANNOTATION}]: {e}")))?
+        }
         (None, None) => Mode::Auto,
     };
     let namespace = object.metadata.namespace.as_deref().unwrap_or_default();

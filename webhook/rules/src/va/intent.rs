@@ -65,7 +65,8 @@ pub(crate) const FIXED_MODE: Rule = Rule {
         let [Some(number), Some(mode)] = [facts.spec("fixedReplicas"), facts.spec("mode")] else { return };
         let is_fixed = VariantMode::deserialize(mode).is_ok_and(|mode| mode == VariantMode::Fixed);
         if number.is_null() == is_fixed {
-            let or = |value: &Value, absent: &str| if value.is_null() { absent.to_owned() } else { show(value) };
+            let or =
+                |value: &Value, absent: &str| if value.is_null() { absent.to_owned() } else { show(value) };
             out.add(or(number, "nothing"), or(mode, "Auto"));
         }
     }),
@@ -93,11 +94,7 @@ pub(crate) const ACCELERATOR_TWICE: Rule = Rule {
 pub(crate) const MODE_TWICE: Rule = Rule {
     code: "WVA-VA-028",
     field: "metadata.annotations[wva.llmd.ai/mode]",
-    reads: &[
-        &["metadata", "annotations", MODE_ANNOTATION],
-        &["spec", "mode"],
-        &["spec", "fixedReplicas"],
-    ],
+    reads: &[&["metadata", "annotations", MODE_ANNOTATION], &["spec", "mode"], &["spec", "fixedReplicas"]],
     message: "{found}, but spec.mode is {other}, which wins; remove the annotation, or change spec.mode",
     docs: "`spec.mode` and the annotation `wva.llmd.ai/mode`, its older spelling, state two modes. Keep one of them. If \
            such an object is stored nevertheless, the spec wins.",

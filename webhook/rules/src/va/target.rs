@@ -112,7 +112,10 @@ pub(crate) const GROUP: Rule = Rule {
 fn has_kind_of_another_group(target: &Target) -> bool {
     let kind = target.kind.as_str();
     let is_kind = (1..=MAX_KIND_CHARS).contains(&kind.chars().count());
-    target.api_version.starts_with("apps/") && is_kind && !APPS.contains(&kind) && !NOT_SCALABLE.contains(&kind)
+    target.api_version.starts_with("apps/")
+        && is_kind
+        && !APPS.contains(&kind)
+        && !NOT_SCALABLE.contains(&kind)
 }
 
 pub(crate) const UNKNOWN: Rule = Rule {

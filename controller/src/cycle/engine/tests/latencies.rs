@@ -45,7 +45,8 @@ fn attainment_series(bench: &Bench) -> Vec<String> {
     let (reader, mut text) = (bench.engine.published.subscribe(), String::new());
     let scope = bench.cluster.ownership_view(Ownership::default());
     let optional = OptionalSeries { legacy: false, workload: true };
-    let series = VariantSeries::new(reader, scope, bench.cluster.watches(), optional, CycleProgress::default());
+    let series =
+        VariantSeries::new(reader, scope, bench.cluster.watches(), optional, CycleProgress::default());
     series.for_each_family(&mut |family| text += &TextEncoder::new().encode_to_string(&[family]).unwrap());
     text.lines().filter(|line| line.starts_with("wva_slo_attainment_ratio{")).map(str::to_owned).collect()
 }
