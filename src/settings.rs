@@ -89,8 +89,7 @@ pub(crate) struct Controller {
     pub(crate) limiter: wva_controller::GpuWatchConfig,
     pub(crate) external_metrics_address: Option<SocketAddr>,
     pub(crate) debug_address: Option<SocketAddr>,
-    pub(crate) legacy_metrics: bool,
-    pub(crate) workload_metrics: bool,
+    pub(crate) series: wva_controller::OptionalSeries,
     pub(crate) manage_labelled: bool,
     pub(crate) takeover_delay: Duration,
     /// Keep a VariantAutoscaling for each annotated autoscaler.

@@ -32,9 +32,7 @@ impl Process {
         let ownership = self.ownership(controller);
         let ownership_view = self.ownership_view(&ownership);
         let objects = watched.facts.watches.clone();
-        let optional =
-            OptionalSeries { legacy: controller.legacy_metrics, workload: controller.workload_metrics };
-        self.export_series(&reader, &ownership_view, objects, optional);
+        self.export_series(&reader, &ownership_view, objects, controller.series);
         let reloads = ConfigReloads::register(&self.metrics.registry)?;
         let (token, tls) = (controller.zero.picker_token.clone(), controller.zero.picker_tls.clone());
         let budget = PageBudget::default();
@@ -77,7 +75,7 @@ impl Process {
         self.spawn_status_and_events(&reader, &ownership_view, &status_targets);
         self.report_service_monitor_deletions();
         if let Some(address) = controller.external_metrics_address {
-            self.serve_external_metrics(address, certs.serving()?, controller.legacy_metrics)?;
+            self.serve_external_metrics(address, certs.serving()?, controller.series.legacy)?;
         }
         Ok(reloads)
     }
