@@ -81,6 +81,8 @@ pub struct VariantAutoscalingSpec {
     /// What becomes of the decided number: `Auto` publishes it (the default), `Recommend` only shows it, `Paused` keeps
     /// the last target, `Fixed` publishes `fixedReplicas`. Default: the annotation `wva.llmd.ai/mode`, else `Auto`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    // A null among the values would fail the client-side validation of kubectl. The API server removes a null.
+    #[schemars(with = "VariantMode")]
     pub mode: Option<VariantMode>,
     /// Number of replicas in mode `Fixed`, within the bounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -104,7 +106,7 @@ pub enum VariantMode {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 // The schema sets the default apps/v1 before any webhook can see that the field was absent.
-#[x_kube(validation = Rule::new("!self.apiVersion.startsWith('apps/') || self.kind in ['Deployment', 'StatefulSet', 'ReplicaSet', 'Pod', 'Job', 'CronJob', 'DaemonSet', 'Service', 'ConfigMap', 'Secret', 'Node', 'Namespace']")
+#[x_kube(validation = Rule::new("!self.apiVersion.startsWith('apps/') || self.kind in ['', 'Deployment', 'StatefulSet', 'ReplicaSet', 'Pod', 'Job', 'CronJob', 'DaemonSet', 'Service', 'ConfigMap', 'Secret', 'Node', 'Namespace']")
     .message("the group apps does not have this kind; set apiVersion, such as leaderworkerset.x-k8s.io/v1 for a LeaderWorkerSet").field_path(".apiVersion"))]
 pub struct ScaleTargetRef {
     /// Group and version of the workload: `apps/v1`, or `leaderworkerset.x-k8s.io/v1` for a `LeaderWorkerSet`.
@@ -144,6 +146,7 @@ pub struct VariantAutoscalingStatus {
     pub actuation: Option<Actuation>,
     /// Mode of the spec or of its annotation, as the controller follows it. Absent if the spec is invalid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "VariantMode")]
     pub mode: Option<VariantMode>,
     /// Learned curves of the throughput analyzer, with which a new leader starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -36,11 +36,12 @@ fn violations(object: &Value) -> Violations {
 
 /// The only known disagreement. A JSON `3.0` is a whole number to the schema. kubectl and server-side apply send it as
 /// `3`, and it is sent to webhooks and stored as `3`. Where a client posts `3.0` with both bounds, the CEL rule of the
-/// CRD cannot compare it. No CEL rule can change that, and a rule of ours would deny what is stored.
+/// CRD cannot compare it, and where a client posts such `fixedReplicas`, it cannot see whether they are there. No CEL rule can
+/// change that, and a rule of ours would deny what is stored.
 pub(crate) fn is_cel_on_floats(object: &Value, refusal: &Status) -> bool {
     let bounds = ["/spec/minReplicas", "/spec/maxReplicas"].map(|path| object.pointer(path));
-    bounds.iter().all(Option::is_some)
-        && bounds.iter().flatten().any(|bound| bound.is_f64())
+    let compares = bounds.iter().all(Option::is_some) && bounds.iter().flatten().any(|bound| bound.is_f64());
+    (compares || object["spec"]["fixedReplicas"].is_f64())
         && refusal.message.contains("expected int, got float64")
 }
 
@@ -53,8 +54,10 @@ fn schema_agrees(object: &Value, status: &Status, wanted: &Violations) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes).map(|cause| cause.field.clone());
     let (types, mut found): (BTreeSet<_>, BTreeSet<_>) = causes.partition(|f| f.is_empty() || f == "<nil>");
     if is_cel_on_floats(object, status) {
-        wanted.remove("spec");
-        found.remove("spec");
+        for field in ["spec", "spec.fixedReplicas"] {
+            wanted.remove(field);
+            found.remove(field);
+        }
     }
     let same = if types.is_empty() { found == wanted } else { found.is_subset(&wanted) };
     status.code == 422 && status.reason == "Invalid" && same
