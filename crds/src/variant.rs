@@ -81,8 +81,10 @@ pub struct VariantAutoscalingSpec {
     /// What becomes of the decided number: `Auto` publishes it (the default), `Recommend` only shows it, `Paused` keeps
     /// the last target, `Fixed` publishes `fixedReplicas`. Default: the annotation `wva.llmd.ai/mode`, else `Auto`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    // A null among the values would fail the client-side validation of kubectl. The API server removes a null.
-    #[schemars(with = "VariantMode")]
+    // An `enum` cannot be null in a server-side apply.
+    #[schemars(with = "Option<String>", length(max = 16))]
+    #[x_kube(validation = Rule::new("self in ['Auto', 'Recommend', 'Paused', 'Fixed']")
+        .message("this is not a mode; use Auto, Recommend, Paused or Fixed"))]
     pub mode: Option<VariantMode>,
     /// Number of replicas in mode `Fixed`, within the bounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
