@@ -63,6 +63,12 @@ fn schema_agrees(object: &Value, status: &Status, wanted: &Violations) -> bool {
     status.code == 422 && status.reason == "Invalid" && same
 }
 
+/// The violations that the schema of the CRD can report. WVA-VA-022 compares two fields of `scaleTargetRef`, and a CEL
+/// rule on this object would block each write of a status where an earlier release stored text in its place.
+fn violations_of_schema(all: &Violations) -> Violations {
+    all.iter().filter(|(code, _)| code != "WVA-VA-022").cloned().collect()
+}
+
 /// Whether `spec` or `scaleTargetRef` has an unknown field.
 fn has_unknown(object: &Value) -> bool {
     let keys = |path: &str| object.pointer(path).and_then(Value::as_object).into_iter().flat_map(Map::keys);
@@ -96,6 +102,7 @@ async fn judge(client: &kube::Client, namespace: &str, case: &Case) -> anyhow::R
         let mut theirs = case.object.clone();
         theirs["metadata"]["labels"] = json!({INSTANCE: "other"});
         let alone = dry_run_create(client, namespace, &theirs).await?;
+        let wanted = violations_of_schema(&wanted);
         let agrees = match &alone {
             Ok(_) => wanted.is_empty(),
             Err(status) if wanted.is_empty() => is_cel_on_floats(&case.object, status),
