@@ -17,7 +17,7 @@ POLICY_RESULTS := $(patsubst %.yaml,$(RESULTS)/%.json,$(notdir $(SCENARIOS)))
 # The same for `make bench-traces`. The requests are recorded: seeds differ only in how long replicas take to start.
 TRACE_RESULTS := $(patsubst tests/scenarios/traces/%.yaml,$(RESULTS)/traces/%.json,$(wildcard tests/scenarios/traces/*.yaml))
 
-.PHONY: help tools build test lint lint-files chart docs generate demo replay bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-report bench-simulate bench-tenants bench-curves bench-traces bench-windows compare-decisions test-bad-input test-consumers test-docs test-engines test-faults test-from-zero test-image test-long test-quick test-report test-rollouts test-router test-install test-outages test-scale-down test-scaling test-side-by-side test-throughput test-upgrade test-zero fuzz deny clean
+.PHONY: help tools build test lint lint-files chart docs generate demo replay bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-report bench-simulate bench-tenants bench-curves bench-traces bench-windows compare-decisions test-bad-input test-consumers test-docs test-engines test-faults test-from-zero test-image test-long test-quick test-report test-rollouts test-router test-install test-outages test-scale-down test-scaling test-side-by-side test-throughput test-upgrade test-versions test-zero fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -37,7 +37,7 @@ test-quick: ## Run formatting, clippy, unit and property tests, and tests on soc
 
 test-long: tools ## Run the nightly tests: laws over 10,000 cases, fuzzing, and every long experiment
 	PROPTEST_CASES=10000 tests/run.sh all
-	$(MAKE) fuzz test-faults test-bad-input test-consumers test-from-zero test-install test-outages test-rollouts test-router test-scale-down test-scaling test-side-by-side test-throughput test-zero
+	$(MAKE) fuzz test-faults test-bad-input test-consumers test-from-zero test-install test-outages test-rollouts test-router test-scale-down test-scaling test-side-by-side test-throughput test-versions test-zero
 
 lint: ## Check formatting, clippy, purity of the pure crates, dependencies between crates
 	@tests/lint.sh
@@ -150,6 +150,9 @@ test-install: tools build ## Install, upgrade and remove the chart and the manif
 
 test-upgrade: tools build ## Upgrade a release of the chart of the commit PREVIOUS, with Helm 4 and 3; two minutes
 	@FULL=1 $(CARGO) test --workspace --test e2e -- chart::releases_of_the_previous_chart_upgrade --ignored --nocapture
+
+test-versions: build ## Run admission, policies, lifecycle, HPA and install on the oldest and the newest Kubernetes, and two versions of wva side by side: the commit PREVIOUS (the last tag, or else the last commit) and this one
+	@ONLY=$(ONLY) tests/versions.sh $(PREVIOUS)
 
 compare-decisions: ## Compare the answers of `wva decide` with those of the commit PREVIOUS, for 1,000 generated snapshots
 	@tests/compare-decisions.sh $(PREVIOUS)

@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use raw::{InvalidSetting, RawSettings};
+use wva_crds::events::EventSource;
 
 pub(crate) use choices::LogFormat;
 pub(crate) use effective::EffectiveSettings;
@@ -88,7 +89,7 @@ pub(crate) struct Controller {
     pub(crate) limiter: wva_controller::GpuWatchConfig,
     pub(crate) external_metrics_address: Option<SocketAddr>,
     pub(crate) debug_address: Option<SocketAddr>,
-    pub(crate) legacy_metrics: bool,
+    pub(crate) series: wva_controller::OptionalSeries,
     pub(crate) manage_labelled: bool,
     pub(crate) takeover_delay: Duration,
     /// Keep a VariantAutoscaling for each annotated autoscaler.
@@ -146,6 +147,10 @@ impl SettingsError {
 impl Settings {
     pub(crate) fn engine(&self) -> wva_controller::EngineConfig {
         reader::SettingsReader { raw: &self.values, invalid: Vec::new() }.engine()
+    }
+
+    pub(crate) fn event_source(&self) -> EventSource {
+        EventSource { instance: self.instance.clone(), pod: self.pod_name.clone() }
     }
 
     pub(crate) fn serves_external_metrics(&self) -> bool {

@@ -6,25 +6,22 @@
 # missing. The answers stay in target/decisions. Needs Python 3.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-commit=$(git rev-parse --verify "${1:?name the commit to compare with}^{commit}")
+before=$(tests/previous.sh "${1:?name the commit to compare with}")
 target=${CARGO_TARGET_DIR:-target}
-previous=$target/previous answers=$target/decisions
-rm -rf "$previous/source" "$answers"
-mkdir -p "$previous/source" "$answers"
-git archive "$commit" | tar -x -C "$previous/source"
-previous=$(cd "$previous" && pwd)
+answers=$target/decisions
+rm -rf "$answers"
+mkdir -p "$answers"
 answers=$(cd "$answers" && pwd)
 cargo build --quiet --locked --bin wva
 (
-  cd "$previous/source"
-  export CARGO_TARGET_DIR=$previous/target
-  cargo build --quiet --locked --bin wva
+  cd "$target/previous/source"
+  export CARGO_TARGET_DIR=$PWD/../target
   # The earlier commit knows no fields that came later.
   cargo test --quiet --locked --package wva-scaling --lib tests::generated::print_snapshots -- --ignored --nocapture
 ) | grep '^{' | split --lines=1 --numeric-suffixes --suffix-length=4 - "$answers/snapshot-"
 for snapshot in "$answers"/snapshot-*; do
   name=${snapshot##*-}
-  "$previous/target/debug/wva" decide -f "$snapshot" --format json > "$answers/before-$name" 2> /dev/null || true
+  "$before" decide -f "$snapshot" --format json > "$answers/before-$name" 2> /dev/null || true
   "$target/debug/wva" decide -f "$snapshot" --format json > "$answers/after-$name" 2> /dev/null || true
 done
 python3 - "$answers" <<'PYTHON'

@@ -78,6 +78,7 @@ impl CaTask {
             read_requests: Arc::new(read_requests),
             check: max_check_interval(&config),
             settle: settle(&config),
+            event_source: config.event_source.clone(),
         };
         let now = Instant::now();
         let task = Self {
@@ -186,7 +187,8 @@ impl CaTask {
                 self.revision = revision(&secret);
                 self.adopt(set, Some(request));
                 if let Some(change) = change {
-                    events::emit(&self.client, &secret, &change, (self.clock)()).await;
+                    let writer = (&self.client, &self.config.event_source);
+                    events::emit(writer, &secret, &change, (self.clock)()).await;
                 }
             }
             Err(error) => {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rustls::pki_types::{DnsName, IpAddr};
+use wva_crds::events::EventSource;
 
 /// Minimum lifetime of a certificate. A shorter one would be renewed all the time.
 const MIN_LIFETIME: Duration = Duration::from_mins(1);
@@ -20,6 +21,8 @@ pub struct CertsConfig {
     pub ca_lifetime: Duration,
     /// Lifetime of a serving certificate; at least a minute, at most until the end of its CA.
     pub cert_lifetime: Duration,
+    /// This process, in events.
+    pub event_source: EventSource,
 }
 
 /// An invalid [`CertsConfig`].

@@ -1,5 +1,4 @@
-//! Event `CertificateRotated` on the CA's Secret. kube's recorder would merge events of one reason and keep only the
-//! first text.
+//! Event `CertificateRotated` on the CA's Secret. Each change is an event of its own.
 
 use std::time::Duration;
 
@@ -8,14 +7,19 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;
 use kube::api::PostParams;
-use wva_crds::events::{EventDraft, build_event, object_reference};
+use wva_crds::events::{EventDraft, EventReason, EventSource, build_event, object_reference};
 
 use crate::rotation::Change;
 
 /// Events must not delay certificates.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(crate) async fn emit(client: &kube::Client, secret: &Secret, change: &Change, at: Timestamp) {
+pub(crate) async fn emit(
+    (client, source): (&kube::Client, &EventSource),
+    secret: &Secret,
+    change: &Change,
+    at: Timestamp,
+) {
     let (metadata, note) = (&secret.metadata, change.to_string());
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let name = metadata.name.as_deref().unwrap_or_default();
@@ -26,11 +30,11 @@ pub(crate) async fn emit(client: &kube::Client, secret: &Secret, change: &Change
     }
     let event = build_event(&EventDraft {
         regarding: object_reference(("v1", "Secret"), (namespace, name), metadata.uid.as_deref()),
+        related: None,
         warning: change.is_repair(),
-        reason: "CertificateRotated",
-        action: "RotateCertificate",
+        reason: EventReason::CertificateRotated,
         note: &note,
-        reporter: None,
+        source,
         at,
     });
     let api: Api<Event> = Api::namespaced(client.clone(), namespace);

@@ -7,6 +7,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use wva_crds::events::EventSource;
 use wva_runtime::{Backoff, Clock};
 
 use crate::ca::CaCert;
@@ -31,6 +32,7 @@ pub(crate) struct Leader {
     pub(crate) check: Duration,
     /// How long a consumer must have a bundle before it counts as trusted.
     pub(crate) settle: Duration,
+    pub(crate) event_source: EventSource,
 }
 
 impl std::fmt::Debug for Leader {
@@ -127,7 +129,8 @@ impl Leader {
             }
             Ok(EnsuredSecret { secret, change: Some(change), .. }) => {
                 self.request_read();
-                events::emit(&self.client, &secret, &change, (self.clock)()).await;
+                let writer = (&self.client, &self.event_source);
+                events::emit(writer, &secret, &change, (self.clock)()).await;
                 true
             }
             Err(StoreError::Stopped { .. }) => false,

@@ -6,11 +6,14 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{ArgMatches, Command};
-use wva_scaling::{Snapshot, decide as decide_snapshot, trace};
+use wva_crds::envelope::FileKind;
+use wva_scaling::snapshot::SnapshotFile;
+use wva_scaling::{decide as decide_snapshot, trace};
 
 use crate::arguments::{file_option, output_format, output_option, path_value};
 use crate::input::{self, STDIN, is_stdin};
-use crate::output::{UnreadableFile, object_name, print, printable, structured};
+use crate::output::{self, UnreadableFile, object_name, print, print_warning};
+use crate::recording::FileWarnings;
 
 const LIMIT: u64 = 256 << 20;
 
@@ -30,15 +33,18 @@ pub(crate) fn command() -> Command {
         .arg(output_option(&["text", "wide", "json", "yaml", "name"]))
 }
 
-#[expect(clippy::print_stderr, reason = "decisions go to stdout, warnings to stderr")]
 pub(crate) fn decide(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let file = path_value(arguments, "file").context("no snapshot file")?;
     let format = output_format(arguments);
     let text = read(file)?;
-    let snapshot = Snapshot::parse(&text).with_context(|| format!("{} is not a snapshot", display(file)))?;
+    let mut warnings = FileWarnings::default();
+    let snapshot =
+        SnapshotFile::parse(&text).with_context(|| format!("{} is not a snapshot", display(file)))?;
+    let snapshot = warnings.add(snapshot);
+    warnings.print(&display(file).to_string());
     let outcome = decide_snapshot(&snapshot);
     let text = match format {
-        "json" | "yaml" => structured(&outcome, format)?,
+        "json" | "yaml" => output::report(FileKind::Decisions, &outcome, format)?,
         "name" => outcome.decisions.iter().map(|decision| object_name(&decision.variant)).collect(),
         _ if outcome.decisions.is_empty() => "the snapshot has no variants; nothing to decide".to_owned(),
         _ => trace::render_with_signals(&snapshot, &outcome),
@@ -46,7 +52,7 @@ pub(crate) fn decide(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     print(&format!("{}\n", text.trim_end_matches('\n')))?;
     if !matches!(format, "text" | "wide") {
         for warning in &outcome.warnings {
-            eprintln!("warning: {}", printable(&warning.to_string()));
+            print_warning(&warning.to_string());
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -16,10 +16,11 @@ mod wait_limits;
 
 use std::process::ExitCode;
 
-use chain::{State, VariantFindings, check_variant};
+use chain::{Finding, State, VariantFindings, check_variant};
 use clap::{ArgMatches, Command};
 use facts::Facts;
 use variant_state::VariantState;
+use wva_crds::envelope::FileKind;
 
 pub(crate) use json::schema;
 
@@ -46,8 +47,9 @@ To reach Prometheus:
 decisions of this controller's leader. Use it while llm-d WVA scales and this
 controller runs in mode recommend.
 
--o json and -o yaml print a report for programs; its schema is
-docs/reference/doctor.schema.json. -o wide shows every check of every variant.
+-o json and -o yaml print a report for programs, also if the cluster does not
+answer; its schema is docs/reference/doctor.schema.json. -o wide shows every
+check of every variant.
 
 Examples:
   wva doctor
@@ -77,7 +79,13 @@ pub(crate) fn command() -> Command {
 pub(super) fn doctor(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     super::block_on(async {
         let cluster = Cluster::connect(arguments).await?;
-        let facts = Facts::read(&cluster, arguments).await?;
+        let facts = match Facts::read(&cluster, arguments).await {
+            Err(error) if output::is_no_answer(&error) => {
+                print_without_answer(&error, output_format(arguments))?;
+                return Err(error);
+            }
+            facts => facts?,
+        };
         let variants: Vec<VariantState<'_>> =
             facts.variants.iter().map(|object| VariantState::new(&facts, object)).collect();
         let report = if arguments.get_flag("compare") {
@@ -88,6 +96,17 @@ pub(super) fn doctor(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         output::print_coloured(&report.text)?;
         Ok(if report.is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
+}
+
+/// Programs get a report in any case.
+fn print_without_answer(error: &anyhow::Error, format: &str) -> anyhow::Result<()> {
+    if matches!(format, "json" | "yaml") {
+        let finding =
+            Finding::unknown(format!("the cluster was not read, so no variant was checked: {error:#}"));
+        let report = json::DoctorReport::new(&[("cluster", finding)], &[]);
+        output::print(&output::report(FileKind::DoctorReport, report, format)?)?;
+    }
+    Ok(())
 }
 
 struct Report {
@@ -103,7 +122,9 @@ fn examine(facts: &Facts, variants: &[VariantState<'_>], arguments: &ArgMatches)
         cluster.iter().map(|(_, finding)| finding.state).chain(all.iter().map(VariantFindings::state));
     let is_fine = states.max().is_none_or(|worst| worst < State::Broken);
     let text = match output_format(arguments) {
-        format @ ("json" | "yaml") => output::structured(&json::DoctorReport::new(&cluster, &all), format)?,
+        format @ ("json" | "yaml") => {
+            output::report(FileKind::DoctorReport, json::DoctorReport::new(&cluster, &all), format)?
+        }
         "name" => variants.iter().map(|variant| output::object_name(&variant.name)).collect(),
         format => {
             let is_verbose = format == "wide" || arguments.get_flag("verbose");

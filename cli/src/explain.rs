@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{ArgMatches, Command};
 use hyper::StatusCode;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::cluster::{Cluster, ObjectId, id};
 use super::leader::{self, Answers, ControllerAnswer, DebugEndpoint, DebugResponse};
@@ -90,17 +90,22 @@ fn render(texts: &[String], format: &str) -> anyhow::Result<String> {
         ([one], "json") => return Ok(one.clone()),
         _ => {}
     }
-    let mut decisions = Vec::new();
+    let (mut first, mut decisions) = (None, Vec::new());
     for text in texts {
-        let mut explanation: Value =
-            serde_json::from_str(text).context("the controller's answer is not JSON")?;
+        let mut explanation: Map<String, Value> =
+            serde_json::from_str(text).context("the controller's answer is not a JSON object")?;
         if let Some(Value::Array(found)) = explanation.get_mut("decisions").map(Value::take) {
             decisions.extend(found);
         }
+        first.get_or_insert(explanation);
     }
     Ok(match format {
         "name" => decisions.iter().filter_map(|d| d["variant"].as_str()).map(output::object_name).collect(),
-        format => output::structured(&serde_json::json!({ "decisions": decisions }), format)?,
+        format => {
+            let mut all = first.unwrap_or_default();
+            all.insert("decisions".to_owned(), decisions.into());
+            output::structured(&all, format)?
+        }
     })
 }
 

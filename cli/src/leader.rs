@@ -4,8 +4,9 @@ mod endpoint;
 mod search;
 
 use clap::{Arg, ArgMatches, Command};
-use wva_crds::picker_report::PickerReport;
+use wva_crds::picker_report::{PickerReport, PickerReports};
 use wva_scaling::Snapshot;
+use wva_scaling::snapshot::SnapshotFile;
 
 pub(super) use endpoint::{DebugEndpoint, DebugResponse};
 
@@ -132,12 +133,13 @@ impl Leaders {
 
 async fn fetch_snapshot(endpoint: &DebugEndpoint) -> anyhow::Result<Snapshot> {
     let response = endpoint.get("/snapshot").await?.ensure_success()?;
-    Snapshot::parse(&response.text).map_err(|e| {
+    let file = SnapshotFile::parse(&response.text).map_err(|e| {
         anyhow::anyhow!(e).context("the controller runs another release: use the `wva` of its image")
-    })
+    })?;
+    Ok(file.snapshot)
 }
 
 async fn fetch_pickers(endpoint: &DebugEndpoint) -> anyhow::Result<Vec<PickerReport>> {
     let response = endpoint.get("/pickers").await?.ensure_success()?;
-    Ok(serde_json::from_str(&response.text)?)
+    Ok(serde_json::from_str::<PickerReports>(&response.text)?.pickers)
 }

@@ -30,7 +30,13 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{ArgMatches, Command};
+use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
+use wva_crds::envelope::{self, FileKind};
+use wva_scaling::{Outcome, Snapshot};
+use wva_simulator::replay::ReplayReport;
+use wva_simulator::report::SimulationReport;
 
 use arguments::{output_format, output_option};
 
@@ -43,7 +49,7 @@ const WRONG_USAGE: u8 = 2;
 const NOT_SEEN: u8 = 3;
 
 /// The program that the commands belong to.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Program {
     /// Release, such as `0.1.0`.
     pub version: &'static str,
@@ -85,10 +91,31 @@ pub fn commands() -> Vec<Command> {
     COMMANDS.iter().map(|(command, _)| command()).collect()
 }
 
-/// JSON schema of `wva doctor -o json`.
+/// JSON Schemas of files and outputs, by kind.
 #[must_use]
-pub fn doctor_schema() -> serde_json::Value {
-    doctor::schema()
+pub fn schemas() -> Vec<(FileKind, Value)> {
+    vec![
+        (FileKind::Snapshot, envelope::schema::<Snapshot>(FileKind::Snapshot, true)),
+        (FileKind::Decisions, envelope::schema::<Outcome>(FileKind::Decisions, false)),
+        (FileKind::StatusReport, status::schema()),
+        (FileKind::DoctorReport, doctor::schema()),
+        (FileKind::ValidationReport, validate::schema()),
+        (FileKind::VersionReport, version::schema()),
+        (FileKind::SimulationReport, envelope::schema::<SimulationReport>(FileKind::SimulationReport, false)),
+        (FileKind::ReplayReport, envelope::schema::<ReplayReport<'_>>(FileKind::ReplayReport, false)),
+    ]
+}
+
+/// Asserts that an output has its kind and matches the schema of the kind.
+#[cfg(test)]
+fn assert_schema(kind: FileKind, output: &str) {
+    let output: Value = serde_json::from_str(output).unwrap();
+    assert_eq!(output["kind"], kind.to_string());
+    let (_, schema) = schemas().into_iter().find(|(known, _)| *known == kind).unwrap();
+    let validator = jsonschema::draft202012::new(&schema).unwrap();
+    let errors: Vec<String> =
+        validator.iter_errors(&output).map(|e| format!("{}: {e}", e.instance_path())).collect();
+    assert!(errors.is_empty(), "{errors:#?}\n{output:#}");
 }
 
 /// Runs a subcommand; `None` if the name is not one of [`commands`].
@@ -113,7 +140,7 @@ fn crd_command() -> Command {
 fn crd(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let yaml = wva_crds::manifest::crd_yaml()?;
     print(&match output_format(arguments) {
-        "json" => output::structured(&serde_saphyr::from_str::<serde_json::Value>(&yaml)?, "json")?,
+        "json" => output::structured(&serde_saphyr::from_str::<Value>(&yaml)?, "json")?,
         _ => yaml,
     })?;
     Ok(ExitCode::SUCCESS)

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use serde::Serialize;
+use wva_crds::envelope::{Envelope, FileKind, WVA_VERSION};
 use wva_crds::names::GROUP;
 use wva_runtime::client::ClientError;
 
@@ -39,6 +40,11 @@ pub(crate) fn print_unchecked(text: &str) -> anyhow::Result<bool> {
 /// An object as a YAML document, without the leading `---`.
 pub(crate) fn yaml(object: &impl Serialize) -> anyhow::Result<String> {
     Ok(format!("{}\n", serde_saphyr::to_string(object)?.trim_end()))
+}
+
+/// An output of wva, as one line of JSON or YAML.
+pub(crate) fn report(kind: FileKind, content: impl Serialize, format: &str) -> anyhow::Result<String> {
+    structured(&Envelope::new(kind, content), format)
 }
 
 /// One line of JSON, or YAML.
@@ -179,14 +185,31 @@ pub(crate) struct NoAnswer(pub(crate) String);
 #[must_use]
 pub fn fail(error: &anyhow::Error) -> ExitCode {
     print_error(error);
-    let has = |is: fn(&(dyn std::error::Error + 'static)) -> bool| error.chain().any(is);
-    if has(|cause| cause.is::<UnreadableFile>() || cause.is::<ClientError>()) {
+    if error.chain().any(|cause| cause.is::<UnreadableFile>() || cause.is::<ClientError>()) {
         ExitCode::from(crate::WRONG_USAGE)
-    } else if error.is::<NoAnswer>() || has(|cause| cause.is::<ListError>() || cause.is::<kube::Error>()) {
+    } else if is_no_answer(error) {
         ExitCode::from(crate::NOT_SEEN)
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// Whether the cluster or a server did not answer, so that nothing was looked at.
+pub(crate) fn is_no_answer(error: &anyhow::Error) -> bool {
+    error.is::<NoAnswer>() || error.chain().any(|cause| cause.is::<ListError>() || cause.is::<kube::Error>())
+}
+
+/// Prints a line to standard error.
+#[expect(clippy::print_stderr, reason = "warnings are not part of the output")]
+pub(crate) fn print_warning(text: &str) {
+    eprintln!("warning: {}", printable(text));
+}
+
+/// Warning about what a newer wva wrote.
+pub(crate) fn newer_writer_note(source: &str, verb: &str, writer: &str) -> String {
+    format!(
+        "{source} {verb} {writer}, newer than this wva {WVA_VERSION}, which ignores fields it does not know: update wva"
+    )
 }
 
 /// Prints an error with its causes on one line.

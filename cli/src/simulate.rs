@@ -10,14 +10,15 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Arg, ArgMatches, Command, value_parser};
-use wva_simulator::report::{self, Section};
+use wva_crds::envelope::FileKind;
+use wva_simulator::report::{self, Section, SimulationReport};
 use wva_simulator::scenario::{self, Scenario, Spec};
 use wva_simulator::study::{count_runs, run_study};
 
 use self::progress::Progress;
 use self::sweep::Sweep;
 use crate::arguments::{file_option, flag, option, output_format, output_option, path_value, value};
-use crate::output::{UnreadableFile, print, structured, wrong_usage};
+use crate::output::{self, UnreadableFile, print, wrong_usage};
 
 const LIMIT: u64 = 1 << 20;
 
@@ -123,7 +124,9 @@ pub(crate) fn simulate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     }
     let sections = run(scenarios, seeds);
     print(&match output_format(arguments) {
-        format @ ("json" | "yaml") => structured(&report::json(&sections), format)?,
+        format @ ("json" | "yaml") => {
+            output::report(FileKind::SimulationReport, SimulationReport::new(&sections), format)?
+        }
         format => report::table(&sections, format == "wide"),
     })?;
     // Written last, so that a failure does not lose the printed results.

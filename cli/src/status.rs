@@ -10,8 +10,11 @@ use std::time::Duration;
 
 use clap::{ArgMatches, Command};
 use k8s_openapi::jiff::Timestamp;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 use wva_crds::GoDuration;
+use wva_crds::envelope::{self, FileKind};
 
 use super::cluster::{Cluster, NAMESPACES, id};
 use super::leader::{self, Leaders};
@@ -121,6 +124,20 @@ fn print_notes(notes: &[String]) {
     }
 }
 
+/// Report of `wva status -o json`.
+#[derive(Serialize, JsonSchema)]
+struct StatusReport<'a> {
+    /// Chosen variants, by namespace and name. With `--watch`: those that changed.
+    variants: &'a [Row],
+    /// GPUs of the cluster by accelerator, if scale-ups are limited to them.
+    gpus: &'a [GpuRow],
+}
+
+/// JSON Schema of the report.
+pub(crate) fn schema() -> Value {
+    envelope::schema::<StatusReport<'_>>(FileKind::StatusReport, false)
+}
+
 /// State of the variants at one time.
 struct Reading {
     rows: Vec<Row>,
@@ -136,7 +153,9 @@ impl Reading {
     fn render(&self, format: &str) -> anyhow::Result<String> {
         let Self { rows, gpus, scope, .. } = self;
         Ok(match format {
-            "json" | "yaml" => output::structured(&json!({ "variants": rows, "gpus": gpus }), format)?,
+            "json" | "yaml" => {
+                output::report(FileKind::StatusReport, StatusReport { variants: rows, gpus }, format)?
+            }
             "name" => rows.iter().map(|row| object_name(row.name())).collect(),
             _ if rows.is_empty() => format!("no VariantAutoscalings {scope}\n"),
             _ => rows::render(rows, gpus, format == "wide"),

@@ -22,12 +22,15 @@ use clap::{ArgMatches, Command};
 use input::Position;
 use objects::SourceProblem;
 use report::Report;
+use wva_crds::envelope::FileKind;
+
+pub(crate) use json::schema;
 
 use crate::arguments::{
     file_option, flag, kube_version_option, namespace_option, output_format, output_option, path_value,
     paths, value,
 };
-use crate::output::{print_coloured, printable, use_colours, wrong_usage, yaml};
+use crate::output::{self, print_coloured, printable, use_colours, wrong_usage};
 
 const EXAMPLES: &str = "\
 PATH is a file, a directory (all *.yaml, *.yml and *.json below it), a quoted
@@ -81,8 +84,9 @@ pub(crate) fn validate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let evaluation = evaluate::evaluate(&collected.objects, &old.objects, kubernetes);
     let report = Report::new(&sources, &collected, evaluation);
     let text = match output_format(arguments) {
-        "json" => report::json_line(&json::output(&report)),
-        "yaml" => yaml(&json::output(&report))?,
+        format @ ("json" | "yaml") => {
+            output::report(FileKind::ValidationReport, json::output(&report), format)?
+        }
         "sarif" => sarif::render(&report),
         "github" => github::render(&report),
         _ => text::render(&report, use_colours()),

@@ -4,14 +4,16 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use wva_crds::envelope::{self, FileKind};
 
 use crate::Program;
 use crate::arguments::{cluster_options, flag, output_format, output_option};
 use crate::cluster::{ApiError, Cluster, DEPLOYMENTS, ObjectId, entry, id, items, text};
 use crate::leader::CONTROLLER_PODS;
-use crate::output::{NoAnswer, print, printable, structured};
+use crate::output::{self, NoAnswer, print, printable};
 
 const CRD: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/variantautoscalings.llmd.ai";
 
@@ -27,49 +29,70 @@ pub(crate) fn command() -> Command {
     cluster_options(command)
 }
 
-#[derive(Debug, Serialize)]
+/// Report of `wva version -o json`.
+#[derive(Debug, Serialize, JsonSchema)]
 struct Versions<'a> {
+    /// This program.
     client: &'a Program,
+    /// Absent with `--client`, and if the cluster does not answer.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     cluster: Option<ClusterVersions>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct ClusterVersions {
+    /// API server.
     server: Server,
+    /// Installed CustomResourceDefinition.
     crd: Crd,
+    /// Installed controllers.
     controllers: Vec<Controller>,
     /// Why controllers are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+/// API server.
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Server {
+    /// Its address.
     url: String,
+    /// Release of Kubernetes.
     git_version: String,
 }
 
 /// The installed CustomResourceDefinition.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Crd {
+    /// Whether it is installed.
     installed: bool,
+    /// Its versions.
     versions: Vec<String>,
     /// Fields of this release that it lacks.
     missing_fields: Vec<String>,
+    /// Why it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+/// A Deployment of the controller.
+#[derive(Debug, Serialize, JsonSchema)]
 struct Controller {
+    /// Its namespace.
     namespace: String,
+    /// Its name.
     name: String,
+    /// Its image.
     image: String,
     /// Name and version of the Helm chart; empty without Helm.
     chart: String,
+}
+
+/// JSON Schema of the report.
+pub(crate) fn schema() -> Value {
+    envelope::schema::<Versions<'_>>(FileKind::VersionReport, false)
 }
 
 pub(crate) fn version(arguments: &ArgMatches, program: &Program) -> anyhow::Result<ExitCode> {
@@ -126,7 +149,7 @@ fn controller(deployment: &Value) -> Controller {
 
 fn render(versions: &Versions<'_>, format: &str) -> anyhow::Result<String> {
     if matches!(format, "json" | "yaml") {
-        return structured(versions, format);
+        return output::report(FileKind::VersionReport, versions, format);
     }
     let Program { version, revision, rustc, .. } = versions.client;
     let mut out = format!("Client: wva {version} (revision {revision}, rustc {rustc})\n");
@@ -186,7 +209,9 @@ CRD: v1alpha1, all fields of this release
 Controller: wva/c, image registry/wva:v1, chart wva-0.1.0
 ";
         assert_eq!(render(&versions, "text").unwrap(), want);
-        let json: Value = serde_json::from_str(&render(&versions, "json").unwrap()).unwrap();
+        let text = render(&versions, "json").unwrap();
+        crate::assert_schema(FileKind::VersionReport, &text);
+        let json: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json["client"]["version"], "1.0.0");
         assert_eq!(json["controllers"][0]["chart"], "wva-0.1.0");
         assert_eq!(json["server"]["gitVersion"], "v1.36.0");

@@ -44,7 +44,7 @@ pub use observe::watches::{
 pub use observe::workloads::{accelerator as workload_accelerator, exists as workload_exists};
 pub use publish::events::{self, EventReporter};
 pub use publish::external_metrics;
-pub use publish::gauges::VariantSeries;
+pub use publish::gauges::{OptionalSeries, VariantSeries};
 pub use publish::leader_events::LeaderEvents;
 pub use publish::service_monitor::ServiceMonitorReporter;
 pub use publish::status::StatusWriter;

@@ -1,12 +1,18 @@
 //! Builds event objects. kube's recorder would merge events of one reason and keep only the first note.
 
+mod reason;
+
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 
+pub use reason::EventReason;
+
 /// `reportingController` of events.
 const CONTROLLER: &str = "wva";
+/// Prefix of `reportingController` if there is an instance.
+const CONTROLLER_PREFIX: &str = "wva.llmd.ai";
 /// The API's limit is 1,024.
 const NOTE_BYTES: usize = 1000;
 /// Pod names can be longer.
@@ -15,21 +21,38 @@ const REPORTER_BYTES: usize = 128;
 /// Bytes of the object's name in an event name, whose limit is 253.
 const NAME_BYTES: usize = 200;
 
+/// The process that writes events.
+#[derive(Clone, Debug, Default)]
+pub struct EventSource {
+    /// Instance of the controller, a label value.
+    pub instance: Option<String>,
+    /// Name of the pod.
+    pub pod: Option<String>,
+}
+
+impl EventSource {
+    /// A qualified name, as the API requires it: `wva`, or `wva.llmd.ai/INSTANCE`.
+    fn controller(&self) -> String {
+        let qualified = |instance| format!("{CONTROLLER_PREFIX}/{instance}");
+        self.instance.as_ref().map_or_else(|| CONTROLLER.to_owned(), qualified)
+    }
+}
+
 /// Content of an event.
 #[derive(Clone, Debug)]
 pub struct EventDraft<'a> {
     /// The event is created in its namespace.
     pub regarding: ObjectReference,
+    /// Another object that the event is about.
+    pub related: Option<ObjectReference>,
     /// Type `Warning`, else `Normal`.
     pub warning: bool,
-    /// Reason code.
-    pub reason: &'a str,
-    /// Action that was taken.
-    pub action: &'a str,
+    /// Its action follows from it.
+    pub reason: EventReason,
     /// Truncated to the limit of the API.
     pub note: &'a str,
-    /// Reporting pod.
-    pub reporter: Option<&'a str>,
+    /// Reporting process.
+    pub source: &'a EventSource,
     /// Time of the event.
     pub at: Timestamp,
 }
@@ -63,12 +86,13 @@ pub fn build_event(draft: &EventDraft<'_>) -> Event {
         },
         event_time: Some(MicroTime(draft.at)),
         type_: Some(if draft.warning { "Warning" } else { "Normal" }.to_owned()),
-        reason: Some(draft.reason.to_owned()),
-        action: Some(draft.action.to_owned()),
+        reason: Some(draft.reason.as_str().to_owned()),
+        action: Some(draft.reason.action().to_owned()),
         note: Some(cut(draft.note, NOTE_BYTES)),
         regarding: Some(draft.regarding.clone()),
-        reporting_controller: Some(CONTROLLER.to_owned()),
-        reporting_instance: Some(cut(draft.reporter.unwrap_or(CONTROLLER), REPORTER_BYTES)),
+        related: draft.related.clone(),
+        reporting_controller: Some(draft.source.controller()),
+        reporting_instance: Some(cut(draft.source.pod.as_deref().unwrap_or(CONTROLLER), REPORTER_BYTES)),
         ..Event::default()
     }
 }
@@ -89,16 +113,16 @@ pub fn immutable_change(
     (namespace, name): (&str, &str),
     uid: Option<&str>,
     note: &str,
-    reporter: Option<&str>,
+    source: &EventSource,
     at: Timestamp,
 ) -> Event {
     build_event(&EventDraft {
         regarding: object_reference(("v1", "ConfigMap"), (namespace, name), uid),
+        related: None,
         warning: true,
-        reason: "ImmutableConfigChangeRejected",
-        action: "Reject",
+        reason: EventReason::ImmutableConfigChangeRejected,
         note,
-        reporter,
+        source,
         at,
     })
 }
@@ -108,15 +132,44 @@ mod tests {
     use super::*;
 
     fn sample_event(name: &str, text: &str) -> Event {
+        event_of(name, text, &EventSource { instance: None, pod: Some(text.to_owned()) })
+    }
+
+    fn event_of(name: &str, note: &str, source: &EventSource) -> Event {
         build_event(&EventDraft {
             regarding: object_reference(("v1", "Pod"), ("b", name), None),
+            related: Some(object_reference(("v1", "Node"), ("", "n"), None)),
             warning: true,
-            reason: "Stuck",
-            action: "Decide",
-            note: text,
-            reporter: Some(text),
+            reason: EventReason::Stuck,
+            note,
+            source,
             at: Timestamp::UNIX_EPOCH,
         })
+    }
+
+    #[test]
+    fn an_event_names_action_related_object_and_instance() {
+        let event = event_of("a", "", &EventSource::default());
+        assert_eq!(
+            (event.reason.as_deref(), event.action.as_deref()),
+            (Some("Stuck"), Some("CheckReplicas"))
+        );
+        assert_eq!(event.related.and_then(|object| object.name).as_deref(), Some("n"));
+        assert_eq!(event.reporting_controller.as_deref(), Some("wva"));
+        assert_eq!(event.reporting_instance.as_deref(), Some("wva"));
+        let source = EventSource { instance: Some("blue".to_owned()), pod: Some("p".to_owned()) };
+        let event = event_of("a", "", &source);
+        assert_eq!(event.reporting_controller.as_deref(), Some("wva.llmd.ai/blue"));
+        assert_eq!(event.reporting_instance.as_deref(), Some("p"));
+    }
+
+    #[test]
+    fn actions_are_words_in_upper_camel_case() {
+        for reason in EventReason::ALL {
+            let action = reason.action();
+            assert!(action.starts_with(|c: char| c.is_ascii_uppercase()), "{reason:?}");
+            assert!(action.chars().all(|c| c.is_ascii_alphabetic()), "{reason:?}");
+        }
     }
 
     #[test]

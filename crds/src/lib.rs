@@ -5,8 +5,10 @@ pub mod conditions;
 pub mod digest;
 pub mod duration;
 pub mod entries;
+pub mod envelope;
 pub mod events;
 pub mod hardware;
+pub mod intent;
 pub mod manifest;
 pub mod names;
 pub mod parse_error;
@@ -14,11 +16,12 @@ pub mod picker_report;
 pub mod runbook_lines;
 pub mod settings;
 pub mod text;
+pub mod unknown_fields;
 pub mod variant;
 
 pub use conditions::{ConditionReason, ConditionStatus, ConditionType};
 pub use duration::GoDuration;
 pub use variant::{
     Actuation, ControllerState, LearnedCurves, OptimizedAlloc, RefusedCount, ScaleTargetRef,
-    VariantAutoscaling, VariantAutoscalingSpec, VariantAutoscalingStatus,
+    VariantAutoscaling, VariantAutoscalingSpec, VariantAutoscalingStatus, VariantMode,
 };

@@ -2,6 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Content of `/pickers`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PickerReports {
+    /// Endpoint pickers that the leader reads.
+    pub pickers: Vec<PickerReport>,
+}
+
 /// An endpoint picker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

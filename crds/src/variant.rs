@@ -7,6 +7,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::names::DEFAULT_VARIANT_COST;
@@ -33,7 +34,7 @@ use crate::names::DEFAULT_VARIANT_COST;
     printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].reason"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
     printcolumn = r#"{"name":"Cost","type":"string","jsonPath":".spec.variantCost","priority":1}"#,
-    printcolumn = r#"{"name":"Mode","type":"string","jsonPath":".metadata.annotations.wva\\.llmd\\.ai/mode","priority":1}"#,
+    printcolumn = r#"{"name":"Mode","type":"string","jsonPath":".status.mode","priority":1}"#,
     printcolumn = r#"{"name":"Min","type":"integer","jsonPath":".spec.minReplicas","priority":1}"#,
     printcolumn = r#"{"name":"Max","type":"integer","jsonPath":".spec.maxReplicas","priority":1}"#,
     printcolumn = r#"{"name":"Desired-By","type":"string","jsonPath":".status.conditions[?(@.type=='OptimizationReady')].reason","priority":1}"#,
@@ -42,7 +43,9 @@ use crate::names::DEFAULT_VARIANT_COST;
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas")
-    .message("minReplicas is above maxReplicas; lower minReplicas or raise maxReplicas"))]
+    .message("minReplicas is above maxReplicas; lower minReplicas or raise maxReplicas"),
+    validation = Rule::new("has(self.fixedReplicas) == (has(self.mode) && self.mode == 'Fixed')")
+    .message("fixedReplicas belongs to mode Fixed and to no other; set both, or neither").field_path(".fixedReplicas"))]
 pub struct VariantAutoscalingSpec {
     /// Workload of this variant, in the namespace of this object.
     pub scale_target_ref: ScaleTargetRef,
@@ -70,13 +73,44 @@ pub struct VariantAutoscalingSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub max_replicas: Option<i32>,
+    /// Name of the accelerator of a replica, such as `H100`. Default: the label
+    /// `inference.optimization/acceleratorName`, else what the workload's pod template shows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[A-Za-z0-9][-A-Za-z0-9_.]*[A-Za-z0-9]$"), length(max = 63))]
+    pub accelerator: Option<String>,
+    /// What becomes of the decided number: `Auto` publishes it (the default), `Recommend` only shows it, `Paused` keeps
+    /// the last target, `Fixed` publishes `fixedReplicas`. Default: the annotation `wva.llmd.ai/mode`, else `Auto`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    // An `enum` cannot be null in a server-side apply.
+    #[schemars(with = "Option<String>", length(max = 16))]
+    #[x_kube(validation = Rule::new("self in ['Auto', 'Recommend', 'Paused', 'Fixed']")
+        .message("this is not a mode; use Auto, Recommend, Paused or Fixed"))]
+    pub mode: Option<VariantMode>,
+    /// Number of replicas in mode `Fixed`, within the bounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 2_147_483_647))]
+    pub fixed_replicas: Option<i32>,
+}
+
+/// What becomes of the decided number of replicas.
+// Without a docstring for each, the schema lists the values as one `enum`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "the fields that have this type explain the values")]
+pub enum VariantMode {
+    #[default]
+    Auto,
+    Recommend,
+    Paused,
+    Fixed,
 }
 
 /// Reference to a workload with a `/scale` subresource.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+// No CEL rule of the schema may read two fields of this object: the API server cannot evaluate it on an object that an
+// earlier release stored as text, and then refuses each write of its status. The webhook and the guard compare them.
 pub struct ScaleTargetRef {
-    /// Group and version of the workload.
+    /// Group and version of the workload: `apps/v1`, or `leaderworkerset.x-k8s.io/v1` for a `LeaderWorkerSet`.
     #[serde(default = "default_target_api_version")]
     #[schemars(length(min = 1, max = 317))]
     pub api_version: String,
@@ -111,6 +145,10 @@ pub struct VariantAutoscalingStatus {
     /// Whether the target is published to autoscalers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actuation: Option<Actuation>,
+    /// Mode of the spec or of its annotation, as the controller follows it. Absent if the spec is invalid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "VariantMode")]
+    pub mode: Option<VariantMode>,
     /// Learned curves of the throughput analyzer, with which a new leader starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learned: Option<LearnedCurves>,

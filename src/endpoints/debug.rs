@@ -5,37 +5,52 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Query, Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Serialize;
 use wva_controller::{ConditionDraft, Pickers, Published, PublishedVariant, Reader};
+use wva_crds::envelope::{Envelope, FileKind, WVA_VERSION};
+use wva_crds::picker_report::PickerReports;
 use wva_runtime::leadership::Leadership;
 use wva_scaling::trace::{self, Signals, Trace};
 use wva_scaling::{Decision, VariantKey};
 
 /// Matches explanation and snapshot.
 const CYCLE_HEADER: &str = "wva-cycle";
+/// Release of the controller, of which `wva` warns if it is newer.
+const VERSION_HEADER: HeaderName = HeaderName::from_static("wva-version");
 
 pub(crate) fn debug_router(published: Reader, pickers: Pickers, leadership: Leadership) -> Router {
     Router::new()
         .route("/explain", get(explain))
         .route("/snapshot", get(snapshot))
         .with_state(published)
-        .route("/pickers", get(move || std::future::ready(json_response(&pickers.reports()))))
+        .route(
+            "/pickers",
+            get(move || {
+                std::future::ready(json_response(
+                    FileKind::PickerReport,
+                    PickerReports { pickers: pickers.reports() },
+                ))
+            }),
+        )
         .layer(axum::middleware::from_fn(move |request: Request, next: Next| {
             let leadership = leadership.clone();
             async move {
-                if leadership.is_leader() {
-                    return next.run(request).await;
-                }
-                let leader = leadership.holder().map_or_else(
-                    || "there is no leader at the moment; retry".to_owned(),
-                    |holder| format!("ask the leader, pod {holder}"),
-                );
-                (StatusCode::SERVICE_UNAVAILABLE, format!("this replica is not the leader: {leader}"))
-                    .into_response()
+                let mut response = if leadership.is_leader() {
+                    next.run(request).await
+                } else {
+                    let leader = leadership.holder().map_or_else(
+                        || "there is no leader at the moment; retry".to_owned(),
+                        |holder| format!("ask the leader, pod {holder}"),
+                    );
+                    let text = format!("this replica is not the leader: {leader}");
+                    (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+                };
+                response.headers_mut().insert(VERSION_HEADER, HeaderValue::from_static(WVA_VERSION));
+                response
             }
         }))
 }
@@ -63,7 +78,7 @@ async fn explain(State(published): State<Reader>, Query(query): Parameters) -> R
     }
     let cycle = [(CYCLE_HEADER, published.at.to_string())];
     if query.iter().any(|(key, value)| key == "format" && value == "json") {
-        return (cycle, json_response(&Explanation::new(&variants))).into_response();
+        return (cycle, json_response(FileKind::Decisions, Explanation::new(&variants))).into_response();
     }
     (cycle, trace_text(&published, &variants)).into_response()
 }
@@ -75,11 +90,11 @@ async fn snapshot(State(published): State<Reader>, Query(query): Parameters) -> 
     if query.iter().any(|(key, value)| key == "after" && *value == cycle) {
         return ([(CYCLE_HEADER, cycle)], StatusCode::NO_CONTENT).into_response();
     }
-    ([(CYCLE_HEADER, cycle)], json_response(published.snapshot.as_ref())).into_response()
+    ([(CYCLE_HEADER, cycle)], json_response(FileKind::Snapshot, published.snapshot.as_ref())).into_response()
 }
 
-fn json_response(value: &impl Serialize) -> Response {
-    match serde_json::to_string(value) {
+fn json_response(kind: FileKind, content: impl Serialize) -> Response {
+    match serde_json::to_string(&Envelope::new(kind, content)) {
         Ok(json) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }

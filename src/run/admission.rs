@@ -29,11 +29,11 @@ impl Process {
             Some(refusals),
             &self.metrics.registry,
         )?);
-        let reporter = self.settings.pod_name.clone().unwrap_or_else(|| "wva".to_owned());
         let (client, shutdown) = (self.clients.client.clone(), self.signals.shutdown.clone());
+        let source = self.settings.event_source();
         self.spawn(
             "events of refused changes",
-            run_to_end(wva_webhook::write_refusal_events(client, reporter, receiver, shutdown)),
+            run_to_end(wva_webhook::write_refusal_events(client, source, receiver, shutdown)),
         );
         let (resolver, http2) = (certs.resolver(), self.settings.http2);
         let tls = Arc::new(match client_ca {

@@ -59,7 +59,9 @@ impl Process {
         let mut dns_names = service.map(|s| CertsConfig::service_names(s, &namespace)).unwrap_or_default();
         dns_names.push("localhost".to_owned());
         let secret_name = format!("{}-ca", service.unwrap_or("wva"));
-        let config = CertsConfig { namespace, secret_name, dns_names, ca_lifetime, cert_lifetime };
+        let event_source = self.settings.event_source();
+        let config =
+            CertsConfig { namespace, secret_name, dns_names, ca_lifetime, cert_lifetime, event_source };
         let shutdown = self.signals.shutdown.clone();
         let (certs, task) =
             Certs::start(self.clients.client.clone(), config, wva_runtime::system_clock(), shutdown)?;

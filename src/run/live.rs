@@ -6,7 +6,7 @@ use futures::StreamExt;
 use k8s_openapi::jiff::Timestamp;
 use tokio::sync::watch;
 use wva_controller::{ConfigReloads, EngineConfig, LeaderEvents};
-use wva_crds::events::immutable_change;
+use wva_crds::events::{EventSource, immutable_change};
 use wva_crds::runbook_lines::{
     CONFIGURATION_UPDATED, IMMUTABLE_PARAMETERS_CHANGED, OPTIMIZATION_INTERVAL_UPDATED,
 };
@@ -29,7 +29,7 @@ impl Process {
         let logger = ConfigChangeLogger {
             leader_events: self.leader_state.leader_events.clone(),
             map,
-            reporter: self.settings.pod_name.clone(),
+            source: self.settings.event_source(),
         };
         let shutdown = self.signals.shutdown.clone();
         self.spawn("watch of the main ConfigMap", async move {
@@ -56,7 +56,7 @@ impl ReloadTargets {
 struct ConfigChangeLogger {
     leader_events: LeaderEvents,
     map: MapName,
-    reporter: Option<String>,
+    source: EventSource,
 }
 
 impl ConfigChangeLogger {
@@ -101,8 +101,8 @@ impl ConfigChangeLogger {
         let note = format!(
             "Ignored a change of {keys}: these settings take effect only after a restart of the controller"
         );
-        let (uid, reporter) = (update.uid.as_deref(), self.reporter.as_deref());
-        let event = immutable_change((namespace, name), uid, &note, reporter, Timestamp::now());
+        let uid = update.uid.as_deref();
+        let event = immutable_change((namespace, name), uid, &note, &self.source, Timestamp::now());
         // Replicas that see the same version of the map queue the same event.
         let [uid, version] = [&update.uid, &update.version].map(|text| text.as_deref().unwrap_or_default());
         self.leader_events.add(event, &[uid, version, &changes]);

@@ -8,9 +8,9 @@ use wva_certs::Certs;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
     Actuator, AnnotationSync, ConfigReloads, DeletionCosts, Engine, EngineConfig, EngineMetrics,
-    EventReporter, MetricsApi, ModelServers, Ownership, OwnershipView, PageBudget, PickerConfig,
-    PickerPoller, Pickers, Prometheus, Reader, Refusals, ScaleExecutor, ServiceMonitorReporter, Sources,
-    StatusTargets, StatusWriter, Telemetry, VariantSeries, Watches, events, watch_metrics_api,
+    EventReporter, MetricsApi, ModelServers, OptionalSeries, Ownership, OwnershipView, PageBudget,
+    PickerConfig, PickerPoller, Pickers, Prometheus, Reader, Refusals, ScaleExecutor, ServiceMonitorReporter,
+    Sources, StatusTargets, StatusWriter, Telemetry, VariantSeries, Watches, events, watch_metrics_api,
     watch_service_monitor,
 };
 
@@ -32,7 +32,7 @@ impl Process {
         let ownership = self.ownership(controller);
         let ownership_view = self.ownership_view(&ownership);
         let objects = watched.facts.watches.clone();
-        self.export_series(&reader, &ownership_view, objects, controller.legacy_metrics);
+        self.export_series(&reader, &ownership_view, objects, controller.series);
         let reloads = ConfigReloads::register(&self.metrics.registry)?;
         let (token, tls) = (controller.zero.picker_token.clone(), controller.zero.picker_tls.clone());
         let budget = PageBudget::default();
@@ -75,15 +75,21 @@ impl Process {
         self.spawn_status_and_events(&reader, &ownership_view, &status_targets);
         self.report_service_monitor_deletions();
         if let Some(address) = controller.external_metrics_address {
-            self.serve_external_metrics(address, certs.serving()?, controller.legacy_metrics)?;
+            self.serve_external_metrics(address, certs.serving()?, controller.series.legacy)?;
         }
         Ok(reloads)
     }
 
     /// While this replica leads.
-    fn export_series(&mut self, reader: &Reader, ownership: &OwnershipView, watches: Watches, legacy: bool) {
+    fn export_series(
+        &mut self,
+        reader: &Reader,
+        ownership: &OwnershipView,
+        watches: Watches,
+        optional: OptionalSeries,
+    ) {
         let (reader, ownership) = (reader.clone(), ownership.clone());
-        let series = VariantSeries::new(reader, ownership, watches, legacy, self.progress.clone());
+        let series = VariantSeries::new(reader, ownership, watches, optional, self.progress.clone());
         let leadership = self.leader_state.leadership.clone();
         self.metrics.series = Some(Arc::new(move |take| {
             if leadership.may_publish_series() {
@@ -140,11 +146,11 @@ impl Process {
     ) {
         let (client, targets, published) =
             (self.clients.fenced.clone(), status_targets.clone(), reader.clone());
-        let (changed, pod_name) = (self.caches.changed.clone(), self.settings.pod_name.clone());
+        let (changed, source) = (self.caches.changed.clone(), self.settings.event_source());
         let refusals = refusals.clone();
         self.spawn_leading("actuation", move |ended| {
             let actuator = Actuator::new(client.clone(), servers.clone(), max_concurrent_steps);
-            let reporter = EventReporter { client: client.clone(), pod_name: pod_name.clone() };
+            let reporter = EventReporter::new(client.clone(), source.clone());
             let (changed, refusals) = (changed.clone(), refusals.clone());
             let costs =
                 DeletionCosts::new(client.clone(), servers.clone(), marking.clone(), reporter.clone());
@@ -168,9 +174,10 @@ impl Process {
             return;
         }
         let (client, seen, published) = (self.clients.fenced.clone(), seen.clone(), reader.clone());
-        let reporter = EventReporter { client: client.clone(), pod_name: self.settings.pod_name.clone() };
+        let source = self.settings.event_source();
         self.spawn_leading("variants of annotated autoscalers", move |ended| {
-            let sync = AnnotationSync::new(client.clone(), seen.clone(), reporter.clone());
+            let reporter = EventReporter::new(client.clone(), source.clone());
+            let sync = AnnotationSync::new(client.clone(), seen.clone(), reporter);
             let published = published.clone();
             run_until(ended, async move { sync.run(published).await })
         });
@@ -202,12 +209,12 @@ impl Process {
             let writer = StatusWriter::new(client.clone(), ownership.clone(), targets.clone());
             run_until(ended, writer.run(published.clone()))
         });
-        let (client, pod_name, published) =
-            (self.clients.fenced.clone(), self.settings.pod_name.clone(), reader.clone());
+        let (client, source, published) =
+            (self.clients.fenced.clone(), self.settings.event_source(), reader.clone());
         let ownership = view.clone();
         self.spawn_leading("events", move |ended| {
-            let (client, pod_name, published) = (client.clone(), pod_name.clone(), published.clone());
-            run_until(ended, events::run(client, pod_name, ownership.clone(), published))
+            let reporter = EventReporter::new(client.clone(), source.clone());
+            run_until(ended, events::run(reporter, ownership.clone(), published.clone()))
         });
     }
 
@@ -216,8 +223,8 @@ impl Process {
         if self.settings.metrics_address.is_none() {
             return;
         }
-        let (namespace, pod) = (self.settings.namespace.clone(), self.settings.pod_name.clone());
-        let reporter = ServiceMonitorReporter { namespace, deployment, pod };
+        let (namespace, source) = (self.settings.namespace.clone(), self.settings.event_source());
+        let reporter = ServiceMonitorReporter { namespace, deployment, source };
         let present = watch_service_monitor(&mut self.scope(), &reporter.namespace, &reporter.monitor_name());
         let (client, leader_events, shutdown) = (
             self.clients.client.clone(),

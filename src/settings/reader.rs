@@ -126,7 +126,10 @@ impl SettingsReader<'_> {
             },
             external_metrics_address: self.address("EXTERNAL_METRICS_BIND_ADDRESS"),
             debug_address: self.address("WVA_DEBUG_BIND_ADDRESS"),
-            legacy_metrics: self.flag("WVA_LEGACY_METRICS"),
+            series: wva_controller::OptionalSeries {
+                legacy: self.flag("WVA_LEGACY_METRICS"),
+                workload: self.flag("WVA_WORKLOAD_METRICS"),
+            },
             manage_labelled: self.flag("WVA_MANAGE_LABELLED_VARIANTS"),
             takeover_delay: self.duration("WVA_TAKEOVER_DELAY"),
             annotations: self.flag("WVA_ANNOTATIONS"),

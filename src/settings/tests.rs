@@ -231,6 +231,8 @@ fn pod_name_is_the_identity_in_the_election() {
     assert_eq!((&*election.namespace, &*election.identity), ("ns", "wva-0"));
     assert_eq!(election.name, "72dd1cf1.llm-d.ai", "same as llm-d WVA, so that only one of the two leads");
     assert_eq!((election.lease_duration.as_secs(), election.takeover_delay), (60, Duration::ZERO));
+    let events = settings(&[("POD_NAME", "wva-0"), ("CONTROLLER_INSTANCE", "blue")]).event_source();
+    assert_eq!((events.instance.as_deref(), events.pod.as_deref()), (Some("blue"), Some("wva-0")));
 }
 
 #[test]

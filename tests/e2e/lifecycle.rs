@@ -4,6 +4,7 @@
 
 #![expect(clippy::print_stdout, reason = "the timeline is for the person who runs the tests")]
 
+mod events;
 mod kinds;
 mod metrics;
 mod scraping;
@@ -167,13 +168,7 @@ async fn workload_may_be_created_late_deleted_and_recreated() -> anyhow::Result<
         check_forgotten_workload(cluster, &ns, &time).await?;
     }
     // The last event is written after the status.
-    let events = eventually("one event for each time it was missing", SOON, async || {
-        let events = cluster.events(&ns, "TargetNotFound").await?;
-        ensure!(events.len() == 3, "{events:?}");
-        Ok(events)
-    })
-    .await?;
-    ensure!(are_warnings_about(&events, "VariantAutoscaling", "late"), "{events:?}");
+    events::wait_for_series(cluster, &ns).await?;
     ensure!(cluster.events(&ns, "ScalingDecision").await?.is_empty(), "its target was always 1");
     cluster.testbed.apply(&VariantFixture { replicas: 3, ..fixture }.deployment()).await?;
     let change = "1 -> 3";

@@ -26,3 +26,4 @@ mod signal;
 mod support;
 mod tenants;
 mod to_zero;
+mod versions;

@@ -4,7 +4,7 @@
 //! decided by load.
 #![expect(clippy::print_stdout, reason = "the figures are for the person who runs the tests")]
 
-mod churn;
+pub(crate) mod churn;
 mod cold;
 mod damage;
 mod dead;

@@ -52,8 +52,8 @@ fn example_in_scaling_page_equals_output_of_decide() {
 
 #[test]
 fn invalid_snapshot_is_refused_with_its_path() {
-    let invalid = TWO_SATURATED.replace("kv: 0.75", "kw: 0.75");
-    decide(&invalid).ends(1).reports(&["models[0].variants[0].replicas[0]", "kw"]);
+    let invalid = TWO_SATURATED.replace("kv: 0.75", "kv: 1.75");
+    decide(&invalid).ends(1).reports(&["models[0].variants[0].replicas[0].kv", "1.75"]);
     run(&["decide", "-f", "/no/such/file"], "").ends(2).reports(&["cannot read /no/such/file"]);
 }
 

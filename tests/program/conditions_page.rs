@@ -1,7 +1,8 @@
-//! Tables of conditions in `docs/reference/events-conditions-reasons.md`: they name exactly the reasons that the API has.
+//! Tables in `docs/reference/events-conditions-reasons.md`: they name exactly the reasons that conditions and events have.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use wva_crds::events::EventReason;
 use wva_crds::{ConditionReason, ConditionStatus, ConditionType};
 
 const PAGE: &str = include_str!("../../docs/reference/events-conditions-reasons.md");
@@ -63,4 +64,13 @@ fn every_reason_of_ready_has_a_remedy() {
     let explained: BTreeSet<_> = table("### Reasons of Ready").flat_map(|cells| reasons(cells[0])).collect();
     let all = ConditionStatus::ALL.iter().flat_map(|status| ConditionType::Ready.reasons(*status));
     assert_eq!(explained, all.copied().collect());
+}
+
+#[test]
+fn the_table_of_events_has_every_reason_and_its_action() {
+    let names = |cell: &'static str| cell.split('`').skip(1).step_by(2);
+    let listed: BTreeMap<&str, &str> = table("## Events")
+        .flat_map(|cells| names(cells[0]).map(move |reason| (reason, cells[2].trim_matches('`'))))
+        .collect();
+    assert_eq!(listed, EventReason::ALL.iter().map(|r| (r.as_str(), r.action())).collect());
 }

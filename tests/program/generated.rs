@@ -22,7 +22,7 @@ use crate::{
 };
 
 #[track_caller]
-fn check(path: &str, wanted: &str) {
+pub(crate) fn check(path: &str, wanted: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     if std::env::var_os("WVA_GENERATE").is_some() {
         std::fs::write(&file, wanted).unwrap();
@@ -92,10 +92,15 @@ fn command_line() {
     check("docs/reference/cli.md", &cli_page::page());
 }
 
+/// JSON Schemas of files and outputs, each linked from the page about them.
 #[test]
-fn schema_of_doctor() {
-    let text = serde_json::to_string_pretty(&wva_cli::doctor_schema()).unwrap() + "\n";
-    check("docs/reference/doctor.schema.json", &text);
+fn schemas_of_files() {
+    let page = include_str!("../../docs/reference/files.md");
+    for (kind, schema) in wva_cli::schemas() {
+        check(&format!("docs/reference/{}", kind.schema_file()), &format!("{schema:#}\n"));
+        let row = format!("| [`{kind}`]({}) |", kind.schema_file());
+        assert!(page.contains(&row), "docs/reference/files.md lacks {row:?}");
+    }
 }
 
 /// The site lists each rule below the index of rules.
@@ -207,22 +212,17 @@ fn documents(head: &str, list: &serde_json::Value) -> String {
     yaml
 }
 
-/// `docs/reference/events-conditions-reasons.md` describes every reason of a decision and an event.
+/// `docs/reference/events-conditions-reasons.md` describes every reason of a decision.
 #[test]
 fn every_reason_is_documented() {
     let page = include_str!("../../docs/reference/events-conditions-reasons.md");
-    let sources = [
-        include_str!("../../controller/scaling/src/reason/code.rs"),
-        include_str!("../../controller/src/publish/events/transitions.rs"),
-    ];
+    let source = include_str!("../../controller/scaling/src/reason/code.rs");
     let is_reason = |word: &&str| {
-        !["True", "False", "Warning", "Normal", "Decide"].contains(word)
-            && word.len() > 4
+        word.len() > 4
             && word.starts_with(|c: char| c.is_ascii_uppercase())
             && word.chars().all(|c| c.is_ascii_alphabetic())
     };
-    let literals = sources.iter().flat_map(|source| source.split('"').skip(1).step_by(2));
-    let reasons: BTreeSet<&str> = literals.filter(is_reason).collect();
+    let reasons: BTreeSet<&str> = source.split('"').skip(1).step_by(2).filter(is_reason).collect();
     assert!(reasons.contains("SpareBelowTarget"), "{reasons:?}");
     let missing: Vec<_> = reasons.iter().filter(|reason| !page.contains(&format!("`{reason}`"))).collect();
     assert!(missing.is_empty(), "docs/reference/events-conditions-reasons.md lacks {missing:?}");

@@ -14,6 +14,7 @@ mod docs;
 mod docs_blocks;
 #[path = "../../webhook/rules/tests/examples/example.rs"]
 mod example;
+mod files;
 mod fuzz_targets;
 mod generated;
 mod invalid_settings;

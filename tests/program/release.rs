@@ -51,3 +51,24 @@ fn version_names_revision_and_compiler() {
         assert_eq!(revision, String::from_utf8(head.stdout).unwrap().trim());
     }
 }
+
+/// The chart refuses older versions, and tests run on the oldest.
+#[test]
+fn oldest_kubernetes_is_the_tested_one() {
+    let oldest = wva_rules::OLDEST_KUBERNETES;
+    let pin = include_str!("../testbed/tools/kubernetes-oldest/go.mod");
+    assert!(pin.contains(&format!("\nrequire k8s.io/kubernetes v{oldest}.")), "{oldest} is not pinned");
+    for (file, text) in [
+        ("Chart.yaml", include_str!("../../charts/workload-variant-autoscaler/Chart.yaml")),
+        ("README.md", include_str!("../../charts/workload-variant-autoscaler/README.md")),
+        ("install.md", include_str!("../../docs/getting-started/install.md")),
+        ("compatibility.md", include_str!("../../docs/reference/compatibility.md")),
+    ] {
+        let known = [
+            format!("kubeVersion: \">={oldest}.0-0\""),
+            format!("{oldest} or later"),
+            format!("{oldest} and later"),
+        ];
+        assert!(known.iter().any(|sentence| text.contains(sentence)), "{file} does not name {oldest}");
+    }
+}

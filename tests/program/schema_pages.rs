@@ -16,7 +16,7 @@ const METADATA: [(&str, &str, &str); 15] = [
     (
         names::ACCELERATOR_LABEL,
         "label of a VariantAutoscaling",
-        "the accelerator, such as `H100`; without it, wva reads the pod template",
+        "older spelling of `spec.accelerator`, which wins",
     ),
     (
         names::INSTANCE_LABEL,
@@ -26,8 +26,7 @@ const METADATA: [(&str, &str, &str); 15] = [
     (
         names::MODE_ANNOTATION,
         "annotation of a VariantAutoscaling",
-        "`auto` (default), `recommend` (decide but do not publish), `paused` (hold the current target) or \
-         `fixed=N` (publish N, within the bounds)",
+        "older spelling of `spec.mode`, which wins: `auto`, `recommend`, `paused` or `fixed=N`",
     ),
     (
         names::POD_DELETION_COST_ANNOTATION,

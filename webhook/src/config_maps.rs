@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use wva_crds::events::immutable_change;
+use wva_crds::events::{EventSource, immutable_change};
 use wva_crds::runbook_lines::IMMUTABLE_PARAMETERS_CHANGED;
 use wva_rules::{IMMUTABLE, MapFacts, MapRole, MapScope, Operation, Verdict, validate_map};
 use wva_runtime::api_call::ApiCall;
@@ -42,7 +42,7 @@ pub fn refusal_channel() -> (mpsc::Sender<Refusal>, mpsc::Receiver<Refusal>) {
 /// Writes events until shutdown. An event that cannot be written is dropped and logged.
 pub async fn write_refusal_events(
     client: Client,
-    reporter: String,
+    source: EventSource,
     mut refusals: mpsc::Receiver<Refusal>,
     shutdown: CancellationToken,
 ) {
@@ -59,8 +59,7 @@ pub async fn write_refusal_events(
         written.insert(key, now);
         let api: Api<Event> = Api::namespaced(client.clone(), &refusal.namespace);
         let Refusal { namespace, name, uid, note } = &refusal;
-        let event =
-            immutable_change((namespace, name), uid.as_deref(), note, Some(&reporter), Timestamp::now());
+        let event = immutable_change((namespace, name), uid.as_deref(), note, &source, Timestamp::now());
         match tokio::time::timeout(WRITE_TIMEOUT, api.create(&PostParams::default(), &event)).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {

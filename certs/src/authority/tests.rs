@@ -7,6 +7,7 @@ use std::sync::Mutex;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
+use wva_crds::events::EventSource;
 use wva_fakes::{FakeApi, Reply};
 
 use super::*;
@@ -23,6 +24,7 @@ fn config() -> CertsConfig {
         dns_names: CertsConfig::service_names("wva-webhook", NAMESPACE),
         ca_lifetime: 365 * DAY,
         cert_lifetime: 90 * DAY,
+        event_source: EventSource::default(),
     }
 }
 

@@ -361,6 +361,7 @@ name: {{ coalesce .Values.llmd.deploymentName .Values.llmd.scaleTargetName (prin
   "WVA_LIMITED_MODE" (toString $wva.limitedMode)
   "WVA_NODE_SELECTOR" (default (default "" $wva.gpuNodeSelector) $wva.nodeSelector)
   "WVA_LEGACY_METRICS" (toString $wva.legacyMetrics)
+  "WVA_WORKLOAD_METRICS" (toString $wva.workloadMetrics)
   "EXPERIMENTAL_PROACTIVE_MODEL" (toString $proactive) }}
 {{- /* Never send the service account's token in plain text. */}}
 {{- if hasPrefix "https://" $wva.prometheus.baseURL }}

@@ -1,6 +1,7 @@
-//! Checks of the cluster: CRD, controllers, leader, namespaces and external metrics API.
+//! Checks of the cluster: version, CRD, controllers, leader, namespaces and external metrics API.
 
 use wva_crds::names::INSTANCE_LABEL;
+use wva_rules::OLDEST_KUBERNETES;
 
 use super::annotations::check_annotations;
 use super::chain::Finding;
@@ -11,8 +12,12 @@ use crate::cluster::{entry, text};
 const UNREVIEWED: &str = "kube-system";
 
 pub(super) fn check_cluster(facts: &Facts) -> Vec<(&'static str, Finding)> {
-    let mut findings =
-        vec![("crd", crd(facts)), ("controller", controller(facts)), ("leader", leader(facts))];
+    let mut findings = vec![
+        ("kubernetes", kubernetes(facts)),
+        ("crd", crd(facts)),
+        ("controller", controller(facts)),
+        ("leader", leader(facts)),
+    ];
     findings
         .extend(unreviewed_controllers(facts).chain(orphaned_namespaces(facts)).map(|f| ("namespace", f)));
     findings.extend(check_annotations(facts).into_iter().map(|f| ("annotations", f)));
@@ -21,6 +26,20 @@ pub(super) fn check_cluster(facts: &Facts) -> Vec<(&'static str, Finding)> {
     let unreadable = facts.unreadable.iter().filter(|u| !["controllers", "apiservices"].contains(&u.plural));
     findings.extend(unreadable.map(|u| ("permissions", Finding::unknown(u.reason.as_str()))));
     findings
+}
+
+fn kubernetes(facts: &Facts) -> Finding {
+    let Some(version) = facts.kubernetes else {
+        return Finding::unknown("the API server names no version");
+    };
+    if version < OLDEST_KUBERNETES {
+        return Finding::warning(
+            format!("{version} is not supported: webhooks and policies need {OLDEST_KUBERNETES} or later"),
+            "upgrade the cluster (docs/reference/compatibility.md)",
+        );
+    }
+    let limits = version.limits().map(|(since, limit)| format!("; before {since} {limit}"));
+    Finding::fine(format!("{version}{}", limits.collect::<String>()))
 }
 
 fn crd(facts: &Facts) -> Finding {

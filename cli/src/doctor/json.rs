@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use wva_crds::envelope::{self, FileKind};
 
 use super::chain::{Finding, State, VariantFindings};
 
@@ -87,9 +88,9 @@ impl CheckResult {
     }
 }
 
-/// JSON schema of the report.
+/// JSON Schema of the report.
 pub(crate) fn schema() -> Value {
-    schemars::schema_for!(DoctorReport).to_value()
+    envelope::schema::<DoctorReport>(FileKind::DoctorReport, false)
 }
 
 #[cfg(test)]

@@ -19,8 +19,10 @@ fn check(want: &str, parts: &[&str], change: impl FnOnce(&mut World)) {
     change(&mut world);
     let facts = world.facts();
     let result = check_variant(&VariantState::new(&facts, &facts.variants[0]));
-    let style = text::Style { is_verbose: true, is_coloured: false };
-    let report = text::render(&[], std::slice::from_ref(&result), style);
+    let all = std::slice::from_ref(&result);
+    let json = output::report(FileKind::DoctorReport, json::DoctorReport::new(&[], all), "json").unwrap();
+    crate::assert_schema(FileKind::DoctorReport, &json);
+    let report = text::render(&[], all, text::Style { is_verbose: true, is_coloured: false });
     let warning = result.findings.iter().find(|(_, f)| f.state == State::Warning).map(|(name, _)| *name);
     let first = result.broken_at().map(str::to_owned).or_else(|| warning.map(|name| format!("?{name}")));
     assert_eq!(first.unwrap_or_default(), want, "{report}");
@@ -315,6 +317,16 @@ fn checks_the_cluster() {
     };
     let fine = report(|_| {});
     assert!(fine.contains("ok     controller  Deployment wva/wva") && !fine.contains("BROKEN"), "{fine}");
+    assert!(fine.contains("ok     kubernetes  1.37\n"), "{fine}");
+    let oldest = report(|w| w.kubernetes = "1.30");
+    assert!(
+        oldest.contains("ok     kubernetes  1.30; before 1.34 GPUs") && oldest.contains("before 1.35 HPAs"),
+        "{oldest}"
+    );
+    let unsupported = report(|w| w.kubernetes = "1.29");
+    assert!(unsupported.contains("warn   kubernetes  1.29 is not supported"), "{unsupported}");
+    let unnamed = report(|w| w.kubernetes = "");
+    assert!(unnamed.contains("?      kubernetes  the API server names no version"), "{unnamed}");
     let both = report(|w| w.controllers.push(llm_d_wva()));
     assert!(both.contains("warn   controller  installed next to llm-d WVA"), "{both}");
     let other = report(|w| w.controllers = vec![llm_d_wva()]);

@@ -7,13 +7,13 @@ use k8s_openapi::jiff::SignedDuration;
 use kube::core::{Selector, SelectorExt as _};
 use serde_json::Value;
 use wva_crds::ConditionType;
-use wva_crds::names::MODE_ANNOTATION;
+use wva_crds::intent::Mode;
 use wva_crds::picker_report::PickerReport;
 use wva_rules::Target;
 use wva_scaling::{Decision, snapshot};
 
 use super::facts::Facts;
-use crate::cluster::{self, ObjectId, entry, id, number, text};
+use crate::cluster::{self, ObjectId, id, number, text};
 use crate::workloads::{WorkloadLookup, ready_replicas};
 
 const LEADER_WORKER_SET: &str = "leaderworkerset.sigs.k8s.io/name";
@@ -84,8 +84,9 @@ impl<'a> VariantState<'a> {
         cluster::condition(self.object, type_.as_str())
     }
 
-    pub(super) fn mode(&self) -> &'a str {
-        entry(self.object, "/metadata/annotations", MODE_ANNOTATION).unwrap_or("auto")
+    /// `None` if it is invalid.
+    pub(super) fn mode(&self) -> Option<Mode> {
+        Mode::stated(self.object)
     }
 
     /// Endpoint pickers that are read for its model: none unless requests wake it.
@@ -99,7 +100,7 @@ impl<'a> VariantState<'a> {
 
     /// The target is decided, but not published.
     pub(super) fn is_recommend_only(&self) -> bool {
-        self.mode() == "recommend"
+        self.mode() == Some(Mode::Recommend)
     }
 
     pub(super) fn desired(&self) -> Option<u64> {

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use wva_crds::hardware::Gpus;
+use wva_crds::intent::stated_accelerator;
 use wva_crds::names::{
     ACCELERATOR_LABEL, DESIRED_REPLICAS_METRIC, GROUP, KIND, VERSION, is_desired_replicas,
 };
@@ -67,7 +68,7 @@ fn plan_variant(
         }
     }
     let mut fields = vec![Field::new("modelID", &model)];
-    fields.extend(accelerator.as_ref().map(|guess| Field::new(ACCELERATOR_LABEL, guess)));
+    fields.extend(accelerator.as_ref().map(|guess| Field::new(accelerator_key(existing), guess)));
     fields.push(Field::new("variantCost", &cost));
     let object = variant_object(workload, existing, options, (&model, accelerator.as_ref(), &cost));
     check_name(workload, inputs, text(&object, "/metadata/name"))?;
@@ -141,13 +142,20 @@ fn choose_accelerator(
     if let Some(name) = &options.accelerator {
         return Some(Guess::from_flag(name.clone()));
     }
-    let label = existing.and_then(|variant| entry(variant, "/metadata/labels", ACCELERATOR_LABEL));
-    if let Some(name) = label.filter(|name| !name.is_empty()) {
+    if let Some(name) = existing.and_then(stated_accelerator) {
         return Some(Guess::new(name.to_owned(), "from the VariantAutoscaling"));
     }
     let (guess, about) = find_accelerator(workload);
     notes.extend(about);
     guess
+}
+
+/// An existing variant keeps its spelling: a second one could contradict it.
+fn accelerator_key(existing: Option<&Value>) -> &'static str {
+    let has_field = |variant: &Value| variant.pointer("/spec/accelerator").is_some();
+    let has_label = |variant: &Value| entry(variant, "/metadata/labels", ACCELERATOR_LABEL).is_some();
+    let is_label = existing.is_some_and(|variant| has_label(variant) && !has_field(variant));
+    if is_label { ACCELERATOR_LABEL } else { "accelerator" }
 }
 
 fn choose_cost(gpus: u64, existing: Option<&Value>, options: &Options) -> Guess {
@@ -175,12 +183,15 @@ fn variant_object(
     let name = options.name.as_deref().filter(|_| existing.is_none()).unwrap_or(found);
     metadata.insert("name".to_owned(), json!(name));
     metadata.insert("namespace".to_owned(), json!(workload.namespace));
-    if let Some(accelerator) = accelerator {
-        set(&mut metadata, "labels", ACCELERATOR_LABEL, &accelerator.value);
-    }
     let Target { api_version, kind, name } = &workload.target;
     let spec = existing.and_then(|variant| variant.get("spec")?.as_object());
     let mut spec = spec.cloned().unwrap_or_default();
+    if let Some(accelerator) = accelerator {
+        match accelerator_key(existing) {
+            ACCELERATOR_LABEL => set(&mut metadata, "labels", ACCELERATOR_LABEL, &accelerator.value),
+            field => drop(spec.insert(field.to_owned(), json!(accelerator.value))),
+        }
+    }
     spec.insert("scaleTargetRef".to_owned(), json!({"apiVersion": api_version, "kind": kind, "name": name}));
     spec.insert("modelID".to_owned(), json!(model.value));
     spec.insert("variantCost".to_owned(), json!(cost.value));

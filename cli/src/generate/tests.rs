@@ -107,7 +107,7 @@ fn flags_replace_every_value() {
     let printed = render::yaml(&plans).unwrap();
     assert_eq!(printed.matches('#').count(), 2, "headings only: {printed}");
     for part in [
-        "modelID: own/model", "acceleratorName: B200", "variantCost: \"7.5\"", "minReplicaCount: 3",
+        "modelID: own/model", "accelerator: B200", "variantCost: \"7.5\"", "minReplicaCount: 3",
         "maxReplicaCount: 4", "serverAddress: http://own", "variant_name=\"own\"", "name: own\n",
     ] {
         assert!(printed.contains(part), "{part:?} is not in {printed}");
@@ -137,8 +137,8 @@ fn summary_lists_values_with_their_sources() {
     let summary = render::summary(&plans[0]);
     for part in [
         "wva: Deployment prod/phi: VariantAutoscaling phi and HorizontalPodAutoscaler phi-queue. Nothing was applied.\n",
-        "  modelID           microsoft/phi-4   from --model of container vllm\n",
-        "  minReplicas       2                 from HorizontalPodAutoscaler phi-queue\n",
+        "  modelID       microsoft/phi-4   from --model of container vllm\n",
+        "  minReplicas   2                 from HorizontalPodAutoscaler phi-queue\n",
         "  note: HorizontalPodAutoscaler phi-queue scales the workload now by cpu, vllm_queue: the output replaces its metrics",
     ] {
         assert!(summary.contains(part), "{part:?} is not in\n{summary}");

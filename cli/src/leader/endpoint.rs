@@ -1,6 +1,7 @@
 //! HTTP client for a controller's debug endpoint, at an address or by port-forward.
 
 use std::fmt;
+use std::sync::Once;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -12,12 +13,17 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use wva_crds::envelope;
+
+use crate::output::{newer_writer_note, print_warning};
 
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// Snapshots of large installs have a few megabytes.
 const LIMIT: usize = 256 << 20;
 /// Header with the cycle of the response.
 const CYCLE_HEADER: &str = "wva-cycle";
+/// Header with the release of the controller.
+const VERSION_HEADER: &str = "wva-version";
 
 pub(crate) enum DebugEndpoint {
     Address(String),
@@ -42,6 +48,8 @@ impl fmt::Display for DebugEndpoint {
 pub(crate) struct DebugResponse {
     pub(crate) status: StatusCode,
     pub(crate) cycle: Option<String>,
+    /// `None`: the controller does not tell.
+    version: Option<String>,
     pub(crate) text: String,
 }
 
@@ -84,9 +92,20 @@ impl DebugEndpoint {
                 }
             }
         };
-        tokio::time::timeout(TIMEOUT, exchange)
+        let response = tokio::time::timeout(TIMEOUT, exchange)
             .await
-            .with_context(|| format!("no answer within {} s", TIMEOUT.as_secs()))?
+            .with_context(|| format!("no answer within {} s", TIMEOUT.as_secs()))??;
+        self.warn_if_newer(&response);
+        Ok(response)
+    }
+
+    /// Once per command: `--watch` and `--record` ask for hours.
+    fn warn_if_newer(&self, response: &DebugResponse) {
+        static WARNED: Once = Once::new();
+        if let Some(version) = response.version.as_deref().filter(|version| envelope::is_newer(version)) {
+            let writer = format!("wva {version}");
+            WARNED.call_once(|| print_warning(&newer_writer_note(&self.to_string(), "runs", &writer)));
+        }
     }
 }
 
@@ -99,11 +118,12 @@ where
     let exchange = async {
         let response = sender.send_request(request).await?;
         let status = response.status();
-        let cycle = response.headers().get(CYCLE_HEADER).and_then(|v| v.to_str().ok()).map(str::to_owned);
+        let header = |name| Some(response.headers().get(name)?.to_str().ok()?.to_owned());
+        let (cycle, version) = (header(CYCLE_HEADER), header(VERSION_HEADER));
         let body = Limited::new(response.into_body(), LIMIT).collect().await;
         let body = body.map_err(|e| anyhow::anyhow!(e).context("the answer is incomplete"))?.to_bytes();
         let text = String::from_utf8(body.to_vec()).context("the answer is not UTF-8 text")?;
-        anyhow::Ok(DebugResponse { status, cycle, text })
+        anyhow::Ok(DebugResponse { status, cycle, version, text })
     };
     tokio::pin!(exchange);
     tokio::select! {

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use wva_crds::VariantMode;
+use wva_crds::intent::{Mode, stated_accelerator};
 use wva_crds::names::{ACCELERATOR_LABEL, KIND, MODE_ANNOTATION};
 use wva_rules::{
     Facts, KubernetesVersion, OtherVariant, Severity, Target, apply_defaults, is_annotated, validate,
@@ -15,7 +17,7 @@ use super::objects::set;
 use super::step::Step;
 use super::variant::{self, Conversion};
 use super::{autoscaler, maps};
-use crate::cluster::{entry, text};
+use crate::cluster::text;
 use crate::validate::SourceObject;
 use crate::workloads::{WorkloadKey, WorkloadLookup, Workloads, accelerator};
 
@@ -145,7 +147,14 @@ impl Draft {
 
 fn set_recommend_mode(draft: &mut Draft) {
     let object = &mut draft.conversion.object;
-    if entry(object, "/metadata/annotations", MODE_ANNOTATION) == Some("recommend") {
+    if Mode::stated(object) == Some(Mode::Recommend) {
+        return;
+    }
+    // The annotation would contradict the field.
+    if let Some(spec) = object["spec"].as_object_mut().filter(|spec| spec.contains_key("mode")) {
+        spec.insert("mode".to_owned(), json!(VariantMode::Recommend));
+        spec.remove("fixedReplicas");
+        draft.conversion.changes.push("spec.mode: Recommend (--recommend)".to_owned());
         return;
     }
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -157,7 +166,7 @@ fn set_recommend_mode(draft: &mut Draft) {
 
 fn add_accelerator_label(draft: &mut Draft, workloads: &Workloads) {
     let Conversion { object, changes } = &mut draft.conversion;
-    if changes.is_empty() || entry(object, "/metadata/labels", ACCELERATOR_LABEL).is_some() {
+    if changes.is_empty() || stated_accelerator(object).is_some() {
         return;
     }
     let Some(target) = Target::from_object(object) else { return };

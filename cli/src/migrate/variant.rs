@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 use wva_crds::names::{ACCELERATOR_LABEL, GROUP, INSTANCE_LABEL, KIND, VERSION};
+use wva_rules::SPEC_FIELDS;
 
 use super::objects::{object, set, user_metadata};
 use crate::cluster::{entry, text};
 
-const FIELDS: [&str; 5] = ["scaleTargetRef", "modelID", "variantCost", "minReplicas", "maxReplicas"];
 /// Fields of the model-based optimizer in the first releases.
 const OPTIMIZER_FIELDS: [&str; 3] = ["sloClassRef", "modelProfile", "activateModelTuner"];
 
@@ -49,7 +49,7 @@ fn convert_fields(original: &Value, changes: &mut Vec<String>) -> Map<String, Va
 
 fn canonical_field(key: &str) -> Option<&'static str> {
     let normalise = |key: &str| key.replace(['_', '-'], "").to_lowercase();
-    FIELDS.into_iter().find(|field| normalise(field) == normalise(key))
+    SPEC_FIELDS.iter().copied().find(|field| normalise(field) == normalise(key))
 }
 
 fn removal_reason(key: &str) -> &'static str {

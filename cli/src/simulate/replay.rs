@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Arg, ArgMatches};
+use wva_crds::envelope::FileKind;
 use wva_simulator::replay::{Change, Replay};
 
 use crate::arguments::{file_option, output_format, path_value};
-use crate::output::{print, structured};
+use crate::output::{self, print};
 use crate::recording::read_cycles;
 
 pub(super) fn arguments() -> [Arg; 2] {
@@ -28,7 +29,7 @@ pub(super) fn replay(recording: &Path, arguments: &ArgMatches) -> anyhow::Result
     let mut replay = Replay::default();
     read_cycles(recording, |cycle| replay.add_cycle(cycle, &change))?;
     print(&match output_format(arguments) {
-        format @ ("json" | "yaml") => structured(&replay.json(), format)?,
+        format @ ("json" | "yaml") => output::report(FileKind::ReplayReport, replay.report(), format)?,
         _ => replay.text(),
     })?;
     Ok(ExitCode::SUCCESS)

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use wva_controller::{MAX_TARGET_AGE, detect_orphan};
@@ -34,34 +35,45 @@ pub(super) struct ClusterState<'a> {
     pub(super) now: Timestamp,
 }
 
-/// State of a variant. Unknown values are absent.
-#[derive(Clone, Debug, Default, Serialize)]
+/// State of a variant. Unknown values are `null`, unknown texts empty.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Row {
+    /// Namespace of the VariantAutoscaling.
     namespace: String,
+    /// Name of the VariantAutoscaling.
     name: String,
     /// Decided replicas.
     desired: Option<u64>,
     /// `spec.replicas` of the workload.
     current: Option<u64>,
+    /// Ready replicas of the workload.
     ready: Option<u64>,
     /// Mean load in percent of the thresholds.
     saturation_percent: Option<f64>,
-    /// Percent of the last hour within the objective.
+    /// Percent of the first tokens of the last hour within the objective.
     ttft_percent: Option<f64>,
+    /// Percent of the times between tokens of the last hour within the objective.
     itl_percent: Option<f64>,
+    /// Reasons of its conditions, for people.
     condition: String,
+    /// Model that the variant serves.
     #[serde(rename = "modelID")]
     model_id: String,
+    /// Accelerator of its replicas.
     accelerator: String,
     /// GPUs of one replica, if the leader answers.
     gpus_per_replica: Option<u32>,
     /// Pods of a replica, if it has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<PodGroup>,
+    /// `spec.variantCost`.
     cost: String,
+    /// `spec.minReplicas`.
     min_replicas: Option<u64>,
+    /// `spec.maxReplicas`.
     max_replicas: Option<u64>,
+    /// Time of its creation, RFC 3339.
     created: String,
     /// Seconds since the creation.
     #[serde(skip)]
@@ -72,12 +84,16 @@ pub(super) struct Row {
 }
 
 /// GPUs of one accelerator in the cluster.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct GpuRow {
+    /// Accelerator.
     accelerator: String,
+    /// All its GPUs.
     capacity: u64,
+    /// GPUs that pods request.
     used: u64,
+    /// The others.
     free: u64,
 }
 

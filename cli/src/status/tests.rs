@@ -123,3 +123,11 @@ fn interval_has_a_minimum() {
     assert!(parse_interval("2s").is_ok() && parse_interval("500ms").is_ok());
     assert!(parse_interval("10ms").is_err() && parse_interval("soon").is_err());
 }
+
+#[test]
+fn json_matches_its_schema() {
+    let mut reading = reading(&[("a", 1, 0.4)], &[]);
+    crate::assert_schema(FileKind::StatusReport, &reading.render("json").unwrap());
+    reading.rows[0] = reading.rows[0].deleted();
+    crate::assert_schema(FileKind::StatusReport, &reading.render("json").unwrap());
+}

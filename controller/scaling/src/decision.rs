@@ -1,11 +1,12 @@
 //! Result of a cycle: steps and target of each variant, and the state for the next cycle.
 
 mod bounds;
+mod json;
 mod next_state;
 mod signal_gaps;
 
-use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::reason::{Activity, FallbackSource, Reason, WaitingReplicas};
 use crate::resolve::DroppedLayer;
@@ -17,7 +18,7 @@ pub use next_state::{NextState, VariantState};
 pub use signal_gaps::{MainSignal, SignalGaps};
 
 /// A stage of the pipeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Stage {
     /// Compares load and capacity.
@@ -47,7 +48,7 @@ impl Stage {
 }
 
 /// Step of a decision.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Step {
     /// Stage of the pipeline.
     pub stage: Stage,
@@ -57,11 +58,12 @@ pub struct Step {
     pub after: u32,
     /// Reason with its figures.
     #[serde(flatten)]
+    #[schemars(with = "json::ReasonJson")]
     pub reason: Reason,
 }
 
 /// Direction from the current replicas to the target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Action {
     /// More replicas.
@@ -149,17 +151,6 @@ impl Shadow {
     #[must_use]
     pub fn reason(&self) -> &Reason {
         deciding_reason(&self.steps)
-    }
-}
-
-impl Serialize for Shadow {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(4))?;
-        map.serialize_entry("analyzer", self.analyzer.label())?;
-        map.serialize_entry("target", &self.target())?;
-        map.serialize_entry("reason", self.reason().code())?;
-        map.serialize_entry("steps", &self.steps)?;
-        map.end()
     }
 }
 
@@ -256,33 +247,6 @@ impl Decision {
     }
 }
 
-impl Serialize for Decision {
-    /// Output of `wva decide -o json`.
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("namespace", &self.namespace)?;
-        map.serialize_entry("modelID", &self.model_id)?;
-        map.serialize_entry("variant", &self.variant)?;
-        map.serialize_entry("accelerator", &self.accelerator)?;
-        map.serialize_entry("current", &self.current)?;
-        map.serialize_entry("target", &self.target())?;
-        map.serialize_entry("action", &self.action())?;
-        map.serialize_entry("reason", self.reason().code())?;
-        map.serialize_entry("limitedBy", &self.limited_by)?;
-        if let Some(waiting) = &self.waiting_for_quota {
-            map.serialize_entry("waitingForQuota", waiting)?;
-        }
-        map.serialize_entry("steps", &self.steps)?;
-        if let Some(shadow) = &self.shadow {
-            map.serialize_entry("shadow", shadow)?;
-        }
-        if !self.attainment.is_empty() {
-            map.serialize_entry("attainment", &self.attainment)?;
-        }
-        map.end()
-    }
-}
-
 /// Namespace and name of a `VariantAutoscaling`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VariantKey {
@@ -293,9 +257,10 @@ pub struct VariantKey {
 }
 
 /// Result of one cycle. Its JSON is the output of `wva decide -o json`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Outcome {
     /// Ordered by namespace, model and variant.
+    #[schemars(with = "Vec<json::DecisionJson<'static>>")]
     pub decisions: Vec<Decision>,
     /// State for the next snapshot.
     #[serde(skip)]

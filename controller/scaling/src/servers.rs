@@ -7,6 +7,7 @@ mod table;
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use groups::{PodGroup, ServingPods};
@@ -14,7 +15,9 @@ pub use identity::{INSTANCE_PORT, server_in_pod};
 pub use table::{MODEL_SERVERS, ModelServer};
 
 /// Software that serves a model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServerKind {
     /// vLLM, of either engine.

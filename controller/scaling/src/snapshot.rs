@@ -3,7 +3,6 @@
 mod attainment;
 mod config;
 mod lateness;
-mod mode;
 mod obstacles;
 mod pending;
 mod quota;
@@ -14,17 +13,17 @@ mod router;
 mod wake;
 mod work;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use wva_crds::GoDuration;
 
 pub use attainment::{Attainment, WindowShares, percent};
 pub use config::{Config, Inventory, MetricsAge};
 pub use lateness::Lateness;
-pub use mode::{Mode, ModeError};
 pub use obstacles::ScaleObstacles;
 pub use pending::{Pending, PendingState};
 pub use quota::{QuotaAmount, QuotaLimit, QuotaNeed, QuotaWait};
-pub use read::SnapshotError;
+pub use read::{SnapshotError, SnapshotFile};
 pub use replica::Replica;
 pub use returned::ReturnedReplicas;
 pub use router::RouterLoad;
@@ -33,13 +32,14 @@ pub use work::{
     Ceiling, Curve, NeedPeak, PodHistory, PromptShare, SpeedEstimate, StepTimes, ThroughputMemory, WorkSample,
 };
 pub use wva_crds::entries::{AnalyzerName, Priority, SaturationEntry, ScaleToZeroEntry, WarmSpare};
+pub use wva_crds::intent::{Mode, ModeError};
 
 use crate::servers::PodGroup;
-use crate::units::{Amount, Cost};
+use crate::units::{Amount, Cost, cost_schema};
 
 /// Input of one cycle. The order of its lists has no meaning.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Snapshot {
     /// Time of the snapshot, RFC 3339. For display only; no rule reads it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,8 +57,8 @@ pub struct Snapshot {
 }
 
 /// Compute bounds of one model, accelerator and output length.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct ComputeBounds {
     /// Empty, as in files of earlier releases: any namespace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -76,7 +76,7 @@ pub struct ComputeBounds {
 }
 
 /// Range of the mean output tokens per request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum OutputBucket {
     /// Fewer than 100 tokens.
     #[serde(rename = "<100")]
@@ -90,8 +90,8 @@ pub enum OutputBucket {
 }
 
 /// All variants of one `modelID` in one namespace.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Model {
     /// `spec.modelID` of its variants.
     #[serde(rename = "modelID")]
@@ -103,6 +103,7 @@ pub struct Model {
     pub requests_in_retention: Option<Amount>,
     /// Queue of the endpoint picker for this model.
     #[serde(default, skip_serializing_if = "SchedulerQueue::is_absent")]
+    #[schemars(with = "Option<QueueFigures>")]
     pub scheduler_queue: SchedulerQueue,
     /// `None`: waiting requests wake the model if it has a `schedulerQueue`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -143,8 +144,8 @@ pub enum SchedulerQueue {
 }
 
 /// Size of a scheduler queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct QueueFigures {
     /// Waiting requests.
     pub size: Amount,
@@ -207,8 +208,8 @@ impl<'de> Deserialize<'de> for SchedulerQueue {
 }
 
 /// One `VariantAutoscaling` and its workload.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Variant {
     /// Name of the `VariantAutoscaling`.
     pub name: String,
@@ -217,6 +218,7 @@ pub struct Variant {
     pub accelerator: Option<String>,
     /// Cost of one replica, in the user's unit.
     #[serde(default)]
+    #[schemars(schema_with = "cost_schema")]
     pub cost: Cost,
     /// The annotation `wva.llmd.ai/mode`.
     #[serde(default)]
@@ -315,7 +317,7 @@ pub struct Variant {
 }
 
 /// Part of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Role {
     /// Computes the prompt and hands over its KV cache.
@@ -325,7 +327,7 @@ pub enum Role {
 }
 
 /// Number of GPUs. Default: 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct GpuCount(pub u32);
 
@@ -346,8 +348,8 @@ fn is_one(count: &GpuCount) -> bool {
 }
 
 /// Relative change of replicas that an HPA ignores, inclusive.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct HpaTolerance {
     /// `behavior.scaleUp.tolerance`. Default: 0.1.
     pub up: Amount,

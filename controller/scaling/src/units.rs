@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use wva_crds::entries::{Amount, Fraction, Millis, OutOfRange, PositiveFraction};
@@ -44,6 +45,11 @@ impl TryFrom<f64> for Cost {
             .map(|amount| Self(amount.get()))
             .map_err(|error| OutOfRange { what: "the cost", ..error })
     }
+}
+
+/// Schema of a [`Cost`] in a file.
+pub(crate) fn cost_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["string", "number"], "minimum": 0, "pattern": r"^\d+(\.\d+)?$"})
 }
 
 /// A text that is not a cost.

@@ -16,6 +16,8 @@ use wva_scaling::snapshot::{
 };
 use wva_scaling::{Decision, Snapshot, SnapshotError, VariantKey, decide};
 
+pub use render::ReplayReport;
+
 /// Later differences are only counted.
 pub const MAX_LISTED: usize = 1000;
 

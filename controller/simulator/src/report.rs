@@ -12,7 +12,10 @@ mod series;
 #[cfg(test)]
 mod tests;
 
-use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
 
 pub use html::html;
 
@@ -122,22 +125,77 @@ pub(crate) fn format_table(rows: &[Vec<String>]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// All sections as JSON. Unknown values are `null`.
-#[must_use]
-pub fn json(sections: &[Section]) -> Value {
-    let mean = |m: Mean| json!({ "mean": m.mean, "from": m.from, "to": m.to });
-    let policy = |study: &Study| {
-        let figures = FIGURES.iter().enumerate().map(|(i, f)| (f.key.to_owned(), mean(study.mean(i))));
-        let mut object = Map::from_iter([("name".to_owned(), Value::from(study.policy.clone()))]);
-        object.insert("figures".to_owned(), Value::Object(figures.collect()));
-        if let Some(size) = study.best_size {
-            object.insert("bestSize".to_owned(), size.into());
-        }
-        if let Some(ratio) = study.ratio() {
-            object.insert("costByOracle".to_owned(), mean(ratio));
-        }
-        Value::Object(object)
-    };
-    let section = |s: &Section| json!({ "title": s.title, "seeds": s.seeds, "policies": s.studies.iter().map(policy).collect::<Vec<_>>() });
-    json!({ "scenarios": sections.iter().map(section).collect::<Vec<_>>() })
+/// Report of `wva simulate -o json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SimulationReport {
+    /// In the order of the command line and of the swept values.
+    scenarios: Vec<ScenarioResult>,
+}
+
+/// Results of one scenario.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ScenarioResult {
+    /// Name of the scenario and the changed fields.
+    title: String,
+    /// Seeds that each policy ran on.
+    seeds: u64,
+    /// In the order of the scenario.
+    policies: Vec<PolicyResult>,
+}
+
+/// Results of one policy.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct PolicyResult {
+    /// Name of the policy.
+    name: String,
+    /// Means over the seeds, by name of the figure.
+    figures: BTreeMap<&'static str, MeanFigure>,
+    /// Best number of replicas in hindsight, of the policy `fixedBest`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    best_size: Option<u32>,
+    /// Cost divided by that of the oracle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost_by_oracle: Option<MeanFigure>,
+}
+
+/// A mean with its 95 % confidence interval. Unknown values are `null`.
+#[derive(Debug, Serialize, JsonSchema)]
+struct MeanFigure {
+    /// Mean.
+    mean: Option<f64>,
+    /// Lower end.
+    from: Option<f64>,
+    /// Upper end.
+    to: Option<f64>,
+}
+
+impl MeanFigure {
+    fn new(Mean { mean, from, to }: Mean) -> Self {
+        let known = |value: f64| Some(value).filter(|value| value.is_finite());
+        Self { mean: known(mean), from: known(from), to: known(to) }
+    }
+}
+
+impl SimulationReport {
+    /// All figures of all sections.
+    #[must_use]
+    pub fn new(sections: &[Section]) -> Self {
+        let policy = |study: &Study| PolicyResult {
+            name: study.policy.clone(),
+            figures: FIGURES
+                .iter()
+                .enumerate()
+                .map(|(i, figure)| (figure.key, MeanFigure::new(study.mean(i))))
+                .collect(),
+            best_size: study.best_size,
+            cost_by_oracle: study.ratio().map(MeanFigure::new),
+        };
+        let section = |section: &Section| ScenarioResult {
+            title: section.title.clone(),
+            seeds: section.seeds,
+            policies: section.studies.iter().map(policy).collect(),
+        };
+        Self { scenarios: sections.iter().map(section).collect() }
+    }
 }

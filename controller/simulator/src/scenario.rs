@@ -10,10 +10,10 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use serde::Deserialize;
 use serde_json::Value;
 use wva_crds::entries::{Kind, schema};
 use wva_crds::parse_error::{describe_yaml_error, replace_rust_types};
+use wva_crds::unknown_fields::UnknownFields;
 
 pub use spec::Spec;
 
@@ -140,8 +140,13 @@ impl Spec {
     pub fn read(tree: &Value) -> Result<Self, ScenarioError> {
         let mut track = serde_path_to_error::Track::new();
         let tracked = serde_path_to_error::Deserializer::new(tree, &mut track);
-        let spec = Self::deserialize(tracked)
+        let mut unknown = UnknownFields::default();
+        let spec: Self = unknown
+            .deserialize(tracked)
             .map_err(|e| ScenarioError::new(track.path().to_string(), replace_rust_types(&e.to_string())))?;
+        if let Some(path) = unknown.first() {
+            return Err(ScenarioError::new(path, "unknown field"));
+        }
         spec.check()?;
         Ok(spec)
     }

@@ -15,6 +15,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
 use tokio::sync::Semaphore;
+use wva_crds::events::EventReason;
 use wva_runtime::api_call::ApiCall;
 use wva_runtime::leadership::NotLeading;
 use wva_scaling::VariantKey;
@@ -205,8 +206,11 @@ impl DeletionCosts {
         for (variant, cause) in self.failures.take_due(published) {
             let Some(uid) = published.variants.get(&variant).map(|v| v.uid.clone()) else { continue };
             let note = format!("the scale-down may remove busy pods: {cause}");
-            let event = PendingEvent { warning: true, reason: "DeletionCostFailed", note, digest: None };
-            self.reporter.report(&variant, &uid, &event).await;
+            let reason = EventReason::DeletionCostFailed;
+            let event = PendingEvent { warning: true, reason, note, digest: None };
+            let found = self.watches.variants.get(&variant.namespace, &variant.name);
+            let workload = found.and_then(|variant| variant.workload_reference());
+            self.reporter.report((&variant, &uid), workload, &event).await;
         }
     }
 }

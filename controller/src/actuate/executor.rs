@@ -9,6 +9,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::sync::{Notify, watch};
 use tracing::Instrument;
+use wva_crds::events::EventReason;
 use wva_runtime::spans;
 use wva_scaling::VariantKey;
 
@@ -182,8 +183,8 @@ impl ScaleExecutor {
         let variant = |newest: &Arc<Published>| newest.variants.get(&due.variant).map(|v| v.uid.clone());
         let Some(uid) = published.borrow().as_ref().and_then(variant) else { return };
         let note = format!("scaled from 0 to {}: {}", due.step.to, due.reason);
-        let event = PendingEvent { warning: false, reason: "ScaledFromZero", note, digest: None };
-        self.reporter.report(&due.variant, &uid, &event).await;
+        let event = PendingEvent { warning: false, reason: EventReason::ScaledFromZero, note, digest: None };
+        self.reporter.report((&due.variant, &uid), due.step.workload.reference(), &event).await;
     }
 
     async fn has_signal(&self, due: &DueStep) -> bool {

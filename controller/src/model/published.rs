@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use wva_crds::intent::Mode;
 use wva_crds::{LearnedCurves, RefusedCount};
 use wva_scaling::{Decision, Snapshot, VariantKey};
 
@@ -12,9 +13,6 @@ use crate::model::conditions::Conditions;
 use crate::model::orphan::Orphan;
 use crate::model::reported::ReportedState;
 use crate::model::step::{DueStep, ScaleDown};
-
-/// The engine logs it itself, so that no change goes unlogged.
-pub(crate) const SCALING_DECISION: &str = "ScalingDecision";
 
 /// Result of one cycle.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +58,8 @@ pub struct PublishedVariant {
     pub instance: Option<String>,
     /// Accelerator, or `unresolved`.
     pub accelerator: String,
+    /// Mode that the object states; `None` if its spec is invalid.
+    pub mode: Option<Mode>,
     /// Replicas of its workload; `None` if the workload does not exist.
     pub current: Option<u32>,
     /// The decision; `None` if there is nothing to decide on.
@@ -100,10 +100,7 @@ impl PublishedVariant {
     /// Target published to autoscalers; none in mode `recommend`.
     #[must_use]
     pub fn signal(&self) -> Option<u32> {
-        self.decision
-            .as_ref()
-            .filter(|d| d.mode != wva_scaling::snapshot::Mode::Recommend)
-            .map(Decision::target)
+        self.decision.as_ref().filter(|d| d.mode != Mode::Recommend).map(Decision::target)
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use wva_crds::events::EventReason;
 use wva_crds::{ConditionReason, ConditionStatus, ConditionType, ControllerState, VariantAutoscalingStatus};
 use wva_scaling::Decision;
 
@@ -38,15 +39,15 @@ impl Problem {
     ];
 
     /// Also its name in [`ControllerState`].
-    pub(crate) const fn reason(self) -> &'static str {
+    pub(crate) const fn reason(self) -> EventReason {
         match self {
-            Self::TargetNotFound => "TargetNotFound",
-            Self::SafetyNetActivated => "SafetyNetActivated",
-            Self::Stuck => "Stuck",
-            Self::NotCarriedOut => "NotCarriedOut",
-            Self::NotWakeable => "NotWakeable",
-            Self::RequestsFailedDuringWake => "RequestsFailedDuringWake",
-            Self::WaitingForQuota => "WaitingForQuota",
+            Self::TargetNotFound => EventReason::TargetNotFound,
+            Self::SafetyNetActivated => EventReason::SafetyNetActivated,
+            Self::Stuck => EventReason::Stuck,
+            Self::NotCarriedOut => EventReason::NotCarriedOut,
+            Self::NotWakeable => EventReason::NotWakeable,
+            Self::RequestsFailedDuringWake => EventReason::RequestsFailedDuringWake,
+            Self::WaitingForQuota => EventReason::WaitingForQuota,
         }
     }
 }
@@ -94,7 +95,8 @@ impl ReportedState {
 
     pub(crate) fn from_status(status: &VariantAutoscalingStatus, state: &ControllerState) -> Self {
         let alloc = status.desired_optimized_alloc.as_ref();
-        let is_reported = |problem: &Problem| state.problems.iter().any(|name| name == problem.reason());
+        let is_reported =
+            |problem: &Problem| state.problems.iter().any(|name| name == problem.reason().as_str());
         Self {
             target: alloc.and_then(|alloc| u32::try_from(alloc.num_replicas).ok()),
             problems: Problem::ALL.into_iter().filter(is_reported).collect(),
@@ -164,7 +166,7 @@ pub(crate) fn state_from_conditions(status: &VariantAutoscalingStatus) -> Contro
         version: VERSION,
         unanalyzed,
         waking: is(ConditionType::MetricsAvailable, ConditionReason::ScaleFromZero),
-        problems: problems.map(|(problem, _)| problem.reason().to_owned()).collect(),
+        problems: problems.map(|(problem, _)| problem.reason().as_str().to_owned()).collect(),
         ..ControllerState::default()
     }
 }
@@ -183,7 +185,7 @@ pub(crate) fn controller_state(variant: &PublishedVariant) -> ControllerState {
         target_seen: variant.target_seen,
         unanalyzed: variant.conditions.optimization_ready.reason == ConditionReason::MetricsUnavailable,
         waking: variant.conditions.metrics_available.reason == ConditionReason::ScaleFromZero,
-        problems: reported.problems.iter().map(|problem| problem.reason().to_owned()).collect(),
+        problems: reported.problems.iter().map(|problem| problem.reason().as_str().to_owned()).collect(),
         limited_by: reported.limited_by,
         refused: variant.refused.clone(),
     }

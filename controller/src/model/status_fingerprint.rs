@@ -89,6 +89,7 @@ fn digest(status: &VariantAutoscalingStatus) -> u64 {
     alloc.map(|a| (a.num_replicas, &a.accelerator)).hash(&mut hasher);
     status.current_replicas.hash(&mut hasher);
     status.actuation.as_ref().map(|a| a.applied).hash(&mut hasher);
+    status.mode.hash(&mut hasher);
     let learned = status.learned.as_ref();
     learned.map(|l| ([l.a, l.b, l.c].map(f64::to_bits), l.samples)).hash(&mut hasher);
     status.cold_start_seconds.hash(&mut hasher);
@@ -115,6 +116,7 @@ mod tests {
             "desiredOptimizedAlloc": {"numReplicas": 3, "accelerator": "H100", "lastRunTime": "2026-01-01T00:09:00Z"},
             "currentReplicas": 2,
             "actuation": {"applied": true},
+            "mode": "Auto",
             "coldStartSeconds": 95,
             "observedGeneration": 1,
             "controllerState": {"version": 1},
@@ -138,6 +140,7 @@ mod tests {
             ("/currentReplicas", json!(3), true),
             ("/currentReplicas", Value::Null, true),
             ("/actuation/applied", json!(false), true),
+            ("/mode", json!("Paused"), true),
             ("/conditions/0/status", json!("False"), true),
             ("/conditions/0/reason", json!("Other"), true),
             ("/conditions/0/message", json!("other"), true),

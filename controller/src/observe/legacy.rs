@@ -29,9 +29,10 @@ pub(crate) fn controller_state(status: &VariantAutoscalingStatus) -> ControllerS
         (Problem::NotCarriedOut, message.contains(NOT_CARRIED_OUT)),
         (Problem::NotWakeable, decided.contains(NOT_WAKEABLE)),
     ];
-    let names = told.into_iter().filter(|(_, holds)| *holds).map(|(problem, _)| problem.reason().to_owned());
+    let names =
+        told.into_iter().filter(|(_, holds)| *holds).map(|(problem, _)| problem.reason().as_str().to_owned());
     let names: BTreeSet<String> = by_reasons.problems.into_iter().chain(names).collect();
-    let problems = Problem::ALL.map(|problem| problem.reason().to_owned());
+    let problems = Problem::ALL.map(|problem| problem.reason().as_str().to_owned());
     ControllerState {
         version: 0,
         target_seen: condition(status, "TargetResolved").1.ends_with(" no longer exists"),
@@ -78,7 +79,7 @@ mod tests {
             (vec![["OptimizationReady", "SafetyNet", ""]], vec![Problem::SafetyNetActivated]),
             (vec![["OptimizationReady", "SaturationOnlyMode", zero]], vec![Problem::NotWakeable]),
         ] {
-            let problems: Vec<String> = problems.iter().map(|p| p.reason().to_owned()).collect();
+            let problems: Vec<String> = problems.iter().map(|p| p.reason().as_str().to_owned()).collect();
             assert_eq!(controller_state(&status(&conditions)).problems, problems, "{conditions:?}");
         }
         let of = |type_, reason, message| controller_state(&status(&[[type_, reason, message]]));

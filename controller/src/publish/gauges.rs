@@ -26,10 +26,18 @@ pub struct VariantSeries {
     ownership_view: OwnershipView,
     /// Autoscalers, workloads and nodes as of the scrape.
     watches: Watches,
-    /// Whether to export the names of the first releases too.
-    legacy: bool,
+    optional: OptionalSeries,
     /// An outdated publication is not exported.
     progress: CycleProgress,
+}
+
+/// Series that an installation can do without.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionalSeries {
+    /// The targets under the names of the first releases.
+    pub legacy: bool,
+    /// What kube-state-metrics knows of workloads and HPAs, too.
+    pub workload: bool,
 }
 
 /// A variant whose series are exported.
@@ -83,10 +91,10 @@ impl VariantSeries {
         published: Reader,
         ownership_view: OwnershipView,
         watches: Watches,
-        legacy: bool,
+        optional: OptionalSeries,
         progress: CycleProgress,
     ) -> Self {
-        Self { published, ownership_view, watches, legacy, progress }
+        Self { published, ownership_view, watches, optional, progress }
     }
 
     /// No families before the first cycle, after the last, or if cycles have stopped.

@@ -6,9 +6,11 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Api, Client};
 use tokio::sync::watch;
-use wva_crds::events::{EventDraft, build_event, object_reference};
+use wva_crds::events::{EventDraft, EventReason, EventSource, build_event, object_reference};
 
 use crate::publish::leader_events::LeaderEvents;
+
+const MONITOR: (&str, &str) = ("monitoring.coreos.com/v1", "ServiceMonitor");
 
 /// Reports the deletion of the controller's ServiceMonitor.
 #[derive(Clone, Debug)]
@@ -17,8 +19,8 @@ pub struct ServiceMonitorReporter {
     pub namespace: String,
     /// The controller's Deployment.
     pub deployment: String,
-    /// Name of this pod.
-    pub pod: Option<String>,
+    /// This process.
+    pub source: EventSource,
 }
 
 impl ServiceMonitorReporter {
@@ -48,19 +50,20 @@ impl ServiceMonitorReporter {
     }
 
     async fn report_deletion(&self, client: &Client, leader_events: &LeaderEvents, uid: &str) {
+        let monitor = self.monitor_name();
         let note = format!(
-            "ServiceMonitor {} was deleted: the controller's metrics are not scraped, so HPAs that read wva_desired_replicas \
-             from Prometheus hold. Create it again, or upgrade the release with wva.metrics.serviceMonitor.enabled=true",
-            self.monitor_name()
+            "ServiceMonitor {monitor} was deleted: the controller's metrics are not scraped, so HPAs that read wva_desired_replicas \
+             from Prometheus hold. Create it again, or upgrade the release with wva.metrics.serviceMonitor.enabled=true"
         );
-        tracing::warn!(reason = "ServiceMonitorDeleted", "{note}");
+        let reason = EventReason::ServiceMonitorDeleted;
+        tracing::warn!(reason = reason.as_str(), "{note}");
         let event = build_event(&EventDraft {
             regarding: self.regarding(client).await,
+            related: Some(object_reference(MONITOR, (&self.namespace, &monitor), Some(uid))),
             warning: true,
-            reason: "ServiceMonitorDeleted",
-            action: "Watch",
+            reason,
             note: &note,
-            reporter: self.pod.as_deref(),
+            source: &self.source,
             at: Timestamp::now(),
         });
         leader_events.add(event, &[uid]);

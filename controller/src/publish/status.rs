@@ -12,6 +12,7 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use wva_crds::intent::Mode;
 use wva_crds::{Actuation, OptimizedAlloc, VariantAutoscaling, VariantAutoscalingStatus};
 use wva_runtime::api_call::ApiCall;
 use wva_runtime::repeats::RepeatCounters;
@@ -79,6 +80,7 @@ pub(crate) fn desired_status(
         desired_optimized_alloc: alloc,
         current_replicas: variant.current.map(count),
         actuation: variant.decision.as_ref().map(|_| Actuation { applied: variant.signal().is_some() }),
+        mode: variant.mode.map(Mode::kind),
         learned: variant.learned.clone(),
         cold_start_seconds: variant.cold_start.map(count),
         controller_state: Some(controller_state(variant)),
@@ -105,6 +107,7 @@ pub(crate) fn merge_patch(status: &VariantAutoscalingStatus, revision: Option<u6
         "desiredOptimizedAlloc": status.desired_optimized_alloc,
         "currentReplicas": status.current_replicas,
         "actuation": status.actuation,
+        "mode": status.mode,
         "learned": status.learned,
         "coldStartSeconds": status.cold_start_seconds,
         "conditions": status.conditions,

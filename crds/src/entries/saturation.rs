@@ -9,8 +9,9 @@ use super::units::{Amount, Fraction, Millis, PositiveDuration, PositiveFraction,
 
 /// One entry of the saturation map. Missing fields are inherited.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", default)]
 #[schemars(
+    deny_unknown_fields,
     title = "Saturation entry",
     description = "One entry of a saturation ConfigMap: thresholds for all models (key `default`) or for one model. Missing fields are inherited."
 )]

@@ -14,8 +14,9 @@ pub const MAX_RETENTION: GoDuration = GoDuration::from_secs(7 * 24 * 3600);
 
 /// One entry of the scale-to-zero map. Missing fields are inherited.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 #[schemars(
+    deny_unknown_fields,
     title = "Scale-to-zero entry",
     description = "One entry of a scale-to-zero ConfigMap: whether all models (key `default`) or one model may scale to zero. Missing fields are inherited."
 )]

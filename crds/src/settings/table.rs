@@ -71,6 +71,7 @@ pub static SETTINGS: &[Setting] = &[
     Setting::new("CONFIG_FILE", Kind::Text, "File with the keys of the main ConfigMap. The ConfigMap takes precedence.").default("").flag("config-file").outside_the_map(),
     Setting::new("WVA_CONFIG_ENABLED_VALUE", Kind::LabelValue, "Value of the namespace label wva.llmd.ai/config-enabled that enables local ConfigMaps.").default("true"),
     Setting::new("WVA_LEGACY_METRICS", Kind::Bool, "Also publish the inferno_* metrics of llm-d WVA.").default("true").flag("legacy-metrics"),
+    Setting::new("WVA_WORKLOAD_METRICS", Kind::Bool, "Publish replicas of workloads and HPAs, which kube-state-metrics has, too.").default("true").flag("workload-metrics"),
     Setting::new("WVA_MANAGE_LABELLED_VARIANTS", Kind::Bool, "Without an instance, also manage variants with an instance label.").default("false").flag("manage-labelled-variants"),
     Setting::new("WVA_DECISION_HOLD", DURATION, "How long a decision is held while its execution makes no progress.").default("10m").mutable(),
     Setting::new("WVA_PENDING_GRACE", DURATION, "Age from which an unready replica is stuck.").default("10m").mutable(),

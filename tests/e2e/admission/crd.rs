@@ -55,7 +55,6 @@ async fn kubectl_shows_the_columns_in_order() -> anyhow::Result<()> {
     // Another instance owns it, so no controller writes its status.
     let mut object = variant("llama", &valid_spec("llama-8b"));
     object["metadata"]["labels"] = json!({"wva.llmd.ai/controller-instance": "other"});
-    object["metadata"]["annotations"] = json!({"wva.llmd.ai/mode": "paused"});
     object["spec"]["minReplicas"] = json!(1);
     object["spec"]["maxReplicas"] = json!(5);
     create(testbed, &namespace, &object).await?.success()?;
@@ -64,7 +63,7 @@ async fn kubectl_shows_the_columns_in_order() -> anyhow::Result<()> {
             "lastTransitionTime": "2026-01-02T03:04:05Z"})
     };
     let status = json!({
-        "desiredOptimizedAlloc": {"accelerator": "H100", "numReplicas": 7}, "currentReplicas": 5,
+        "desiredOptimizedAlloc": {"accelerator": "H100", "numReplicas": 7}, "currentReplicas": 5, "mode": "Paused",
         "conditions": [condition("MetricsAvailable", "True", "MetricsFound"), condition("Ready", "False", "Stuck"),
             condition("OptimizationReady", "True", "SafetyNet"), condition("SignalFollowed", "False", "NoAutoscaler"),
             condition("NeedMet", "Unknown", "NotAnalyzed")],
@@ -84,7 +83,7 @@ async fn kubectl_shows_the_columns_in_order() -> anyhow::Result<()> {
     let rows: Vec<Vec<&str>> = wide.lines().map(|line| line.split_whitespace().collect()).collect();
     let last = ["COST", "MODE", "MIN", "MAX", "DESIRED-BY", "FOLLOWED", "NEEDMET"];
     assert_eq!(rows[0][10..], last, "{wide}");
-    assert_eq!(rows[1][10..], ["10.0", "paused", "1", "5", "SafetyNet", "False", "Unknown"], "{wide}");
+    assert_eq!(rows[1][10..], ["10.0", "Paused", "1", "5", "SafetyNet", "False", "Unknown"], "{wide}");
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! Objects of the differential test: every value of each field in an otherwise valid object, all pairs of bounds, parts
-//! of the wrong shape, and mixtures that are the same in every run.
+//! Objects of the differential test: every value of each field in an otherwise valid object, all pairs of fields that
+//! belong together, parts of the wrong shape, and mixtures that are the same in every run.
 
 use serde_json::{Map, Value, json};
 
@@ -82,6 +82,17 @@ fn bounds() -> Vec<Value> {
     whole.chain([3.0, -0.0, 2.5, 1e20].map(|bound| json!(bound))).chain(odd).collect()
 }
 
+fn accelerators() -> Vec<Value> {
+    let texts = ["H100", "L4", "MI300X.8_x-a", "H", "", " ", "H100 NVL", "-A1", "A1-", "A1\n", "é1"];
+    let long = [63, 64].map(|length| json!("A".repeat(length)));
+    values(&texts, long.into_iter().chain([json!(100), json!(null), json!([]), absent()]))
+}
+
+fn modes() -> Vec<Value> {
+    let texts = ["Auto", "Recommend", "Paused", "Fixed", "auto", "fixed=3", "", "Off"];
+    values(&texts, [json!(null), json!(0), json!(true), json!({}), absent()])
+}
+
 /// Labels and annotations, which a CRD cannot validate.
 fn metadata() -> Vec<Value> {
     let label = |value: &str| json!({"labels": {"inference.optimization/acceleratorName": value}});
@@ -106,15 +117,18 @@ fn metadata() -> Vec<Value> {
 
 /// One value for each field.
 #[derive(Clone)]
-struct Fields([Value; 7]);
+struct Fields([Value; 10]);
 
 impl Fields {
     fn good() -> Self {
-        Self([json!("llama"), absent(), absent(), json!("m"), absent(), absent(), absent()])
+        let mut fields = std::array::from_fn(|_| absent());
+        fields[0] = json!("llama");
+        fields[3] = json!("m");
+        Self(fields)
     }
 
     fn spec(&self) -> Value {
-        let [name, kind, api_version, model, cost, min, max] = &self.0;
+        let [name, kind, api_version, model, cost, min, max, accelerator, mode, fixed] = &self.0;
         let map = |fields: &[(&str, &Value)]| {
             let there = fields.iter().filter(|(_, value)| **value != absent());
             Value::Object(
@@ -128,6 +142,9 @@ impl Fields {
             ("variantCost", cost),
             ("minReplicas", min),
             ("maxReplicas", max),
+            ("accelerator", accelerator),
+            ("mode", mode),
+            ("fixedReplicas", fixed),
         ])
     }
 }
@@ -150,8 +167,49 @@ fn case(number: usize, spec: &Value, metadata: &Value) -> Case {
     Case { object, crd_can_tell: *metadata == absent() }
 }
 
+/// Values of each field, in the order of [`Fields`].
+fn pools() -> [Vec<Value>; 10] {
+    [
+        names(),
+        kinds(),
+        api_versions(),
+        models(),
+        costs(),
+        bounds(),
+        bounds(),
+        accelerators(),
+        modes(),
+        bounds(),
+    ]
+}
+
+/// Specs and metadata with all pairs of target kind and version, of bounds, of mode and number, and of both spellings.
+fn related(pools: &[Vec<Value>; 10]) -> Vec<(Value, Value)> {
+    let mut all = Vec::new();
+    for (first, second) in [(1, 2), (5, 6), (8, 9)] {
+        for (one, other) in
+            pools[first].iter().flat_map(|one| pools[second].iter().map(move |other| (one, other)))
+        {
+            let mut fields = Fields::good();
+            fields.0[first] = one.clone();
+            fields.0[second] = other.clone();
+            all.push((fields.spec(), absent()));
+        }
+    }
+    for metadata in metadata() {
+        for (accelerator, mode, fixed) in
+            [("H100", json!("Paused"), absent()), ("L4", json!("Fixed"), json!(i32::MAX))]
+        {
+            let mut fields = Fields::good();
+            (fields.0[7], fields.0[8], fields.0[9]) = (json!(accelerator), mode, fixed);
+            all.push((fields.spec(), metadata.clone()));
+        }
+    }
+    all
+}
+
 pub(crate) fn cases() -> Vec<Case> {
-    let pools = [names(), kinds(), api_versions(), models(), costs(), bounds(), bounds()];
+    let pools = pools();
     let mut all = Vec::new();
     let mut add = |spec: &Value, metadata: &Value| all.push(case(all.len(), spec, metadata));
     for (field, pool) in pools.iter().enumerate() {
@@ -164,12 +222,8 @@ pub(crate) fn cases() -> Vec<Case> {
     for value in metadata() {
         add(&Fields::good().spec(), &value);
     }
-    for (min, max) in bounds().iter().flat_map(|min| bounds().into_iter().map(move |max| (min.clone(), max)))
-    {
-        let mut fields = Fields::good();
-        fields.0[5] = min;
-        fields.0[6] = max;
-        add(&fields.spec(), &absent());
+    for (spec, metadata) in related(&pools) {
+        add(&spec, &metadata);
     }
     for spec in [absent(), json!(null), json!({}), json!("x"), json!([]), json!(7)] {
         add(&spec, &absent());

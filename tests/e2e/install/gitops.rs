@@ -38,10 +38,10 @@ pub(super) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyho
     Ok(())
 }
 
-/// Renders the chart with `helm template`.
+/// Renders the chart with `helm template` for the version of the cluster, which `helm template` does not read.
 pub(super) async fn render(helm: &Helm, args: &[&str]) -> anyhow::Result<String> {
     let template = ["template", RELEASE, &chart(), "-n", SYSTEM, "--no-hooks"];
-    let values = ["--set", NO_PROMETHEUS, "--set", MODEL];
+    let values = ["--set", NO_PROMETHEUS, "--set", MODEL, "--kube-version", helm.kubernetes()];
     helm.run(&[&template[..], &values, args].concat()).await?.success()
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::gitops::{documents, render};
 use super::site::CRD;
@@ -87,8 +87,9 @@ async fn apply(site: &Site, parts: &BTreeMap<&str, Vec<Value>>, order: &[&str]) 
     Ok(rounds)
 }
 
+/// A `List`: kubectl 1.30 reads no `---` after a text that begins with JSON.
 fn list(documents: &[Value]) -> String {
-    documents.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n---\n")
+    json!({"apiVersion": "v1", "kind": "List", "items": documents}).to_string()
 }
 
 async fn delete(site: &Site, parts: &BTreeMap<&str, Vec<Value>>) -> anyhow::Result<()> {

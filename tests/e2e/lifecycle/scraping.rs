@@ -41,5 +41,6 @@ async fn deleted_service_monitor_is_reported_on_the_deployment() -> anyhow::Resu
     .await?;
     ensure!(events.len() == 1 && are_warnings_about(&events, "Deployment", DEPLOYMENT), "{events:?}");
     ensure!(events[0]["message"].to_string().contains(&own), "{events:?}");
+    ensure!(events[0]["related"]["name"] == own.as_str(), "{events:?}");
     Ok(())
 }

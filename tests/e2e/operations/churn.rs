@@ -16,15 +16,16 @@ use wva_testbed::{Testbed, within};
 /// Shorter than a cycle of the program under test.
 const PERIOD: Duration = Duration::from_millis(1300);
 const CALL: Duration = Duration::from_secs(5);
-const NAME: &str = "churn";
+/// Name of the variant.
+pub(crate) const NAME: &str = "churn";
 
 /// The variant. Dropping this ends the scaling.
-pub(super) struct Churn {
+pub(crate) struct Churn {
     _running: JoinSet<()>,
 }
 
 impl Churn {
-    pub(super) async fn start(testbed: &Testbed, namespace: &str) -> anyhow::Result<Self> {
+    pub(crate) async fn start(testbed: &Testbed, namespace: &str) -> anyhow::Result<Self> {
         let fixture = VariantFixture::new(namespace, NAME);
         testbed.apply(&[fixture.deployment(), fixture.variant()].join("---\n")).await?;
         let deployments = Api::<Deployment>::namespaced(testbed.admin()?, namespace);

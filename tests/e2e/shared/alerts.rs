@@ -82,7 +82,7 @@ async fn alerts_about_variants_fire_and_clear() -> anyhow::Result<()> {
         missing.variant(),
     ];
     testbed.apply(&objects.join("---\n")).await?;
-    let fixed = json!({"metadata": {"annotations": {"wva.llmd.ai/mode": "fixed=3"}}});
+    let fixed = json!({"spec": {"mode": "Fixed", "fixedReplicas": 3}});
     merge_patch(testbed, &silent, "va/unfollowed", &fixed).await?.success()?;
     let alerts = [
         (&*busy, "bounded", "WVAVariantAtMaximum"),

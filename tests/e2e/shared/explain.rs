@@ -103,7 +103,11 @@ async fn snapshot_leads_to_the_same_decisions(cluster: &Cluster) -> anyhow::Resu
     let explained = stdout_of(cluster, &["explain", "-A", "-o", "json", "--snapshot", path]).await?;
     let decisions: Value = serde_json::from_str(&explained)?;
     ensure!(decisions["decisions"].as_array().is_some_and(|d| d.len() >= 2), "{explained}");
-    ensure!(Path::new(path).exists(), "no snapshot was written");
+    let snapshot: Value = serde_json::from_str(&std::fs::read_to_string(path)?)?;
+    ensure!(
+        (&snapshot["kind"], &decisions["kind"]) == (&"Snapshot".into(), &"Decisions".into()),
+        "{snapshot}"
+    );
     let decided = stdout_of(cluster, &["decide", "-f", path, "-o", "json"]).await?;
     ensure!(decided == explained, "explained\n{explained}\ndecided again\n{decided}");
     Ok(())

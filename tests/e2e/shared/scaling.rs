@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use crate::support::{
-    Cluster, DEADLINE, find_condition, fleet_config, has_condition, saturation_map, target,
+    Cluster, DEADLINE, find_condition, fleet_config, has_condition, merge_patch, saturation_map, target,
 };
 use anyhow::{Context as _, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::get;
 use wva_testbed::install::program::series;
@@ -143,7 +143,8 @@ async fn scales_down_one_by_one_to_one_replica() -> anyhow::Result<()> {
     load.set_fixed_all(0.10, 0.0);
     cluster.testbed.apply(&VariantFixture::new(&ns, "idle").replicas(3).all()).await?;
     cluster.wait_for_replicas(&ns, "idle", 1).await?;
-    for step in ["from 3 to 2", "from 2 to 1"] {
+    // "from 3 to 2", in Kubernetes 1.30 "to 2 from 3".
+    for step in ["to 2", "to 1"] {
         wait_for_event(cluster, &ns, "ScalingReplicaSet", step).await?;
     }
     // The last replica stays, however idle the model is.
@@ -292,4 +293,30 @@ async fn arrivals_add_replicas_before_a_cache_is_full() -> anyhow::Result<()> {
         Ok(())
     })
     .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_spec_states_mode_and_accelerator() -> anyhow::Result<()> {
+    let cluster = crate::support::cluster().await?;
+    let testbed = &cluster.testbed;
+    let ns = testbed.namespace("intent").await?;
+    let fixture = VariantFixture::new(&ns, "stated");
+    let _fleet = start_fleet(cluster, &ns)?;
+    testbed.apply(&fixture.all()).await?;
+    let follows = async |spec: Value, mode: &str, wanted: u64| {
+        merge_patch(testbed, &ns, "va/stated", &json!({"spec": spec})).await?.success()?;
+        let shows = |va: &Value| va["status"]["mode"] == mode && target(va) == Some(wanted);
+        cluster.wait_for(&ns, "stated", &format!("have mode {mode}"), shows).await
+    };
+    follows(json!({"mode": "Fixed", "fixedReplicas": 3, "accelerator": "H100"}), "Fixed", 3).await?;
+    let contradicts = ["annotate", "va/stated", "-n", &ns, "wva.llmd.ai/mode=paused"];
+    let refused = testbed.kubectl(&contradicts).await?;
+    let text = r#"[WVA-VA-028] "paused", but spec.mode is Fixed with fixedReplicas 3, which wins; remove the annotation"#;
+    ensure!(!refused.ok && refused.stderr.contains(text), "{}", refused.stderr);
+    let relabel =
+        ["label", "va/stated", "-n", &ns, "--overwrite", "inference.optimization/acceleratorName=A100"];
+    let refused = testbed.kubectl(&relabel).await?;
+    let text = r#"[WVA-VA-027] "A100", but spec.accelerator is "H100", which wins; remove the label"#;
+    ensure!(!refused.ok && refused.stderr.contains(text), "{}", refused.stderr);
+    follows(json!({"mode": null, "fixedReplicas": null}), "Auto", 1).await.map(drop)
 }

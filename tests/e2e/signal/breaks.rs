@@ -124,7 +124,8 @@ impl Site<'_> {
             "ambiguous" => {
                 let mut same_pods: Value = serde_saphyr::from_str(&other.deployment())?;
                 same_pods["spec"]["selector"]["matchLabels"] = json!({MODEL_LABEL: "served"});
-                testbed.apply(&[same_pods.to_string(), other.autoscaler()].join("\n---\n")).await?;
+                // kubectl 1.30 takes a text that begins with JSON for nothing but JSON.
+                testbed.apply(&[other.autoscaler(), same_pods.to_string()].join("\n---\n")).await?;
                 self.until_inactive().await
             }
             "sum" => {

@@ -16,6 +16,7 @@ pub struct Helm {
     program: PathBuf,
     home: PathBuf,
     kubeconfig: PathBuf,
+    kubernetes: String,
 }
 
 impl Helm {
@@ -23,7 +24,8 @@ impl Helm {
     pub async fn new(testbed: &Testbed, name: &'static str) -> anyhow::Result<Self> {
         let program = tokio::task::spawn_blocking(move || Tools::on_request(name)).await??;
         let kubeconfig = testbed.admin_kubeconfig().to_owned();
-        Ok(Self { name: name.to_owned(), program, home: testbed.data().join(name), kubeconfig })
+        let kubernetes = testbed.admin()?.apiserver_version().await?.git_version;
+        Ok(Self { name: name.to_owned(), program, home: testbed.data().join(name), kubeconfig, kubernetes })
     }
 
     pub fn name(&self) -> &str {
@@ -34,6 +36,11 @@ impl Helm {
     /// without metrics never is.
     pub fn wait(&self) -> &'static str {
         if self.name == "helm" { "--wait=legacy" } else { "--wait" }
+    }
+
+    /// Version of the cluster, for `--kube-version`.
+    pub fn kubernetes(&self) -> &str {
+        &self.kubernetes
     }
 
     pub fn program(&self) -> &Path {

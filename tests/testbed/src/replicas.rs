@@ -5,6 +5,7 @@ mod balancer;
 mod link;
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -33,11 +34,13 @@ const PROPAGATION: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 struct Pod {
     name: String,
-    kubeconfig: std::path::PathBuf,
+    kubeconfig: PathBuf,
     credential: String,
     link: Link,
     /// Settings of this replica, for its next start.
     env: Vec<(String, String)>,
+    /// Program of this replica, if not that of the release.
+    wva: Option<PathBuf>,
 }
 
 /// Replicas of one release. Drop to end them; the objects stay in the control plane.
@@ -100,6 +103,13 @@ impl<'a> Replicas<'a> {
         Ok(())
     }
 
+    /// Sets the program for later starts of pod `index`, as during an upgrade.
+    pub async fn set_program(&mut self, index: usize, wva: &Path) -> anyhow::Result<()> {
+        self.pod(index).await?;
+        self.pods[index].wva = Some(wva.to_owned());
+        Ok(())
+    }
+
     async fn delete(&self, what: &[String]) -> anyhow::Result<()> {
         let mut args = vec!["delete", "--ignore-not-found", "--wait=false"];
         args.extend(what.iter().map(String::as_str));
@@ -119,9 +129,12 @@ impl<'a> Replicas<'a> {
         }
         let (testbed, options, pods) = (self.testbed, &self.options, &self.pods);
         let starts = indexes.iter().map(|&index| async move {
-            let Pod { name, kubeconfig, env, .. } = &pods[index];
+            let Pod { name, kubeconfig, env, wva, .. } = &pods[index];
             let mut options = options.clone();
             options.env.extend(env.iter().cloned());
+            if let Some(wva) = wva {
+                options.wva.clone_from(wva);
+            }
             // Two releases may have pods of the same name, and addresses are read from logs.
             let log = options.named(&format!("{RELEASE}-{name}"));
             let program = Program::start(testbed, &options, name, &log, kubeconfig).await?;
@@ -146,7 +159,7 @@ impl<'a> Replicas<'a> {
             let token = self.testbed.service_account_token(&self.system(), &self.account).await?;
             let kubeconfig = self.testbed.kubeconfig_of(&name, link.port(), &token)?;
             let (credential, env) = (credential_id(&token)?, Vec::new());
-            self.pods.push(Pod { name, kubeconfig, credential, link, env });
+            self.pods.push(Pod { name, kubeconfig, credential, link, env, wva: None });
         }
         Ok(())
     }

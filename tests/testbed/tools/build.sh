@@ -3,12 +3,20 @@
 # one `name=path` line for each on stdout; progress goes to stderr. A cached build costs milliseconds.
 # With names (`build.sh helm kubectl`) it builds only those; some programs are built only on request.
 # WVA_TESTBED_CACHE=DIR moves the cache; WVA_TESTBED_BIN=DIR uses ready binaries instead (nothing is built).
+# WVA_TESTBED_KUBERNETES=oldest builds the oldest Kubernetes that wva supports, in place of the newest one.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${WVA_TESTBED_CACHE:-${HOME:?HOME is not set}/.cache/wva-testbed}
-k8s=v1.36.3
 
 say() { printf '%s\n' "$*" >&2; }
+
+case ${WVA_TESTBED_KUBERNETES:-newest} in
+  newest) kubernetes="kubernetes" ;;
+  oldest) kubernetes="kubernetes-oldest" ;;
+  *) say "WVA_TESTBED_KUBERNETES=$WVA_TESTBED_KUBERNETES is neither newest nor oldest"; exit 2 ;;
+esac
+k8s=$(awk '$1 == "require" && $2 == "k8s.io/kubernetes" { print $3 }' "$here/$kubernetes/go.mod")
+minor=${k8s#v1.} minor=${minor%%.*}
 
 # Build settings of every program; part of the cache key.
 build=(go build -mod=readonly -buildvcs=false -trimpath)
@@ -16,7 +24,7 @@ link="-s -w"
 
 # folder | package | extra go build flags | linker flags | binary
 programs() {
-  local v="-X k8s.io/component-base/version.gitVersion=$k8s -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
+  local v="-X k8s.io/component-base/version.gitVersion=$k8s -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=$minor"
   echo "etcd|go.etcd.io/etcd/server/v3|||etcd"
   echo "kwok|sigs.k8s.io/kwok/cmd/kwok|||kwok"
   # Without the service discoveries of every cloud the binary and its build are half the size; file discovery stays.
@@ -24,7 +32,7 @@ programs() {
     echo "prometheus|github.com/prometheus/prometheus/cmd/$p|-tags=remove_all_sd||$p"
   done
   for p in kube-apiserver kube-controller-manager kube-scheduler kubectl; do
-    echo "kubernetes|k8s.io/kubernetes/cmd/$p||$v|$p"
+    echo "$kubernetes|k8s.io/kubernetes/cmd/$p||$v|$p"
   done
 }
 

@@ -12,8 +12,18 @@ pub struct KubernetesVersion {
     pub minor: u32,
 }
 
+/// Oldest version that wva works with: it has `matchConditions` of webhooks and `ValidatingAdmissionPolicy` in `v1`.
+pub const OLDEST_KUBERNETES: KubernetesVersion = KubernetesVersion { major: 1, minor: 30 };
+
 /// First version whose API server stores the `tolerance` of an HPA by default.
 const HPA_TOLERANCE: KubernetesVersion = KubernetesVersion { major: 1, minor: 35 };
+
+/// What a cluster cannot do before a version, in the order of the versions.
+const LIMITS: [(KubernetesVersion, &str); 3] = [
+    (KubernetesVersion { major: 1, minor: 34 }, "GPUs of resource claims do not count"),
+    (HPA_TOLERANCE, "HPAs ignore steps within 10 %, for they have no tolerance field"),
+    (KubernetesVersion { major: 1, minor: 37 }, "HPAs do not scale to 0 without a feature gate"),
+];
 
 /// The text names no version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,6 +36,11 @@ impl KubernetesVersion {
     #[must_use]
     pub fn has_hpa_tolerance(self) -> bool {
         self >= HPA_TOLERANCE
+    }
+
+    /// What a cluster of this version cannot do, each with the first version that can.
+    pub fn limits(self) -> impl Iterator<Item = (Self, &'static str)> {
+        LIMITS.into_iter().filter(move |(since, _)| self < *since)
     }
 }
 
@@ -73,5 +88,13 @@ mod tests {
     fn hpas_have_a_tolerance_from_1_35_on() {
         let has = |text: &str| text.parse::<KubernetesVersion>().unwrap().has_hpa_tolerance();
         assert_eq!(["1.34", "1.35", "2.0"].map(has), [false, true, true]);
+    }
+
+    #[test]
+    fn older_versions_have_more_limits() {
+        let limits = |minor| KubernetesVersion { major: 1, minor }.limits().map(|(since, _)| since.minor);
+        assert!(limits(OLDEST_KUBERNETES.minor).eq([34, 35, 37]));
+        assert!(limits(35).eq([37]));
+        assert_eq!(limits(37).count(), 0);
     }
 }

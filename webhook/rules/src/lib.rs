@@ -32,7 +32,7 @@ pub use facts::{
     precedence,
 };
 pub use findings::{Findings, PatchOp};
-pub use kubernetes::{KubernetesVersion, VersionError};
+pub use kubernetes::{KubernetesVersion, OLDEST_KUBERNETES, VersionError};
 pub use maps::facts::{MapFacts, Running, RunningSource, RunningValue};
 pub use maps::immutable::IMMUTABLE;
 pub use maps::names::{MapNames, MapRole, MapScope};
@@ -42,4 +42,5 @@ pub use rule::{Check, Kind, Rule, Scope};
 pub use series::{Contradiction, SeriesLabels};
 pub use table::{RULES, RULES_ABOUT_KEYS};
 pub use va::cost::model_with_own_cost;
+pub use va::keys::SPEC_FIELDS;
 pub use verdict::{MAX_WARNING_BYTES, MAX_WARNING_CHARS, Severity, Verdict, Violation};

@@ -3,7 +3,9 @@
 use crate::autoscalers;
 use crate::maps::{entries, immutable, main_map, merged, unread_maps};
 use crate::rule::Rule;
-use crate::va::{bounds, cost, instance, keys, labels, model, namespace, readers, shape, sharing, target};
+use crate::va::{
+    bounds, cost, instance, intent, keys, labels, model, namespace, readers, shape, sharing, target,
+};
 
 /// All rules, in the order of their reports.
 pub static RULES: &[Rule] = &[
@@ -14,6 +16,7 @@ pub static RULES: &[Rule] = &[
     target::NAME,
     target::KIND,
     target::API_VERSION,
+    target::GROUP,
     cost::PATTERN,
     model::REQUIRED,
     model::LENGTH,
@@ -28,6 +31,12 @@ pub static RULES: &[Rule] = &[
     labels::ACCELERATOR_SHORT,
     labels::MODE,
     labels::DELETION_COST,
+    intent::ACCELERATOR,
+    intent::MODE,
+    intent::FIXED_REPLICAS,
+    intent::FIXED_MODE,
+    intent::ACCELERATOR_TWICE,
+    intent::MODE_TWICE,
     target::UNKNOWN,
     target::ABSENT,
     sharing::OTHER_INSTANCE,

@@ -3,6 +3,7 @@
 pub(crate) mod bounds;
 pub(crate) mod cost;
 pub(crate) mod instance;
+pub(crate) mod intent;
 pub(crate) mod keys;
 pub(crate) mod labels;
 pub(crate) mod model;

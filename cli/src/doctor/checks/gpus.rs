@@ -72,7 +72,8 @@ fn by_leader(variant: &VariantState<'_>, requests: &GpuRequests) -> Finding {
     Finding::warning(
         format!("{message}; no limit applies, because {why}"),
         format!(
-            "kubectl label va {} {ACCELERATOR_LABEL}=NAME --overwrite; accelerators of the cluster: {names}",
+            "kubectl patch va {} --type merge -p '{{\"spec\":{{\"accelerator\":\"NAME\"}}}}', and remove the label \
+             {ACCELERATOR_LABEL} if it is set; accelerators of the cluster: {names}",
             variant.argument()
         ),
     )

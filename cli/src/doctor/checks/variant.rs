@@ -26,7 +26,8 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
         return broken;
     }
     let age = variant.target_age().map(|age| format!(", target confirmed {} s ago", age.as_secs()));
-    vec![Finding::fine(format!("accepted, mode {}{}", variant.mode(), age.unwrap_or_default()))]
+    let mode = variant.mode().unwrap_or_default();
+    vec![Finding::fine(format!("accepted, mode {mode}{}", age.unwrap_or_default()))]
 }
 
 fn rule_violations(variant: &VariantState<'_>) -> Option<Finding> {

@@ -53,10 +53,14 @@ fn checks_the_gpus_of_claims() {
         with_claim(w, h100, true);
         w.claim_templates.push(template());
     });
-    check("?gpus", &["their accelerator is unknown", "acceleratorName=NAME", "of the cluster: H100"], |w| {
-        with_claim(w, "{name: a, gpusPerReplica: 2,", true);
-        w.claim_templates.push(template());
-    });
+    check(
+        "?gpus",
+        &["their accelerator is unknown", "\"accelerator\":\"NAME\"", "of the cluster: H100"],
+        |w| {
+            with_claim(w, "{name: a, gpusPerReplica: 2,", true);
+            w.claim_templates.push(template());
+        },
+    );
     check("?gpus", &["no node offers them"], |w| {
         with_claim(w, "{name: a, accelerator: L4, gpusPerReplica: 2,", true);
         w.claim_templates.push(template());

@@ -44,6 +44,7 @@ pub(super) struct World {
     pub(super) claim_templates: Vec<Value>,
     pub(super) pickers: Vec<PickerReport>,
     pub(super) wait_limits: WaitLimits,
+    pub(super) kubernetes: &'static str,
 }
 
 pub(super) fn series(labels: &[(&str, &str)], value: f64) -> Series {
@@ -148,6 +149,7 @@ impl World {
             claim_templates: Vec::new(),
             pickers: Vec::new(),
             wait_limits: WaitLimits::default(),
+            kubernetes: "1.37",
         }
     }
 
@@ -193,7 +195,7 @@ impl World {
             claim_templates: ClaimTemplates::new(&self.claim_templates, []),
             decisions: index_decisions(&outcomes),
             external_metrics: BTreeMap::from([(id(&hpa()), vec![answer])]),
-            kubernetes: "1.36".parse().ok(),
+            kubernetes: self.kubernetes.parse().ok(),
             api_service: None,
             missing_crd_fields: Ok(Vec::new()),
             series: self.has_prometheus.then_some(Ok(PrometheusSeries {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::snapshot::{QuotaAmount, QuotaNeed, QuotaWait};
@@ -83,7 +84,7 @@ impl fmt::Display for YieldedBudget {
 }
 
 /// Replicas that wait for quota. They take no requests soon, but are not broken.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WaitingReplicas {
     /// Number of them.
     pub waiting: u32,

@@ -2,14 +2,15 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ServerKind;
 use crate::split_shell_words;
 
 /// Pods of one replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct PodGroup {
     /// Pods, with the leader.
     pub pods: u32,
@@ -19,7 +20,7 @@ pub struct PodGroup {
 }
 
 /// Pods of a group that hold requests and export metrics of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ServingPods {
     /// The leader. Its workers compute parts of the same requests.

@@ -1,12 +1,13 @@
 //! Share of latencies within their objectives, as histograms show it. No rule reads it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::units::Fraction;
 
 /// Measured attainment of a model's objectives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Attainment {
     /// Requests whose first token came within `ttftSlo`.
     #[serde(skip_serializing_if = "WindowShares::is_empty")]
@@ -20,8 +21,8 @@ pub struct Attainment {
 }
 
 /// Share within an objective, 0 to 1, by window. `None`: nothing was counted in the window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct WindowShares {
     /// Last five minutes.
     #[serde(rename = "5m", skip_serializing_if = "Option::is_none")]

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
 use wva_crds::entries::{Priority, SaturationEntry, ScaleToZeroEntry};
@@ -10,8 +11,8 @@ use wva_crds::entries::{Priority, SaturationEntry, ScaleToZeroEntry};
 use super::QuotaLimit;
 
 /// Settings of one cycle.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Config {
     /// Entries by key: `default`, and overrides that name a model.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -68,8 +69,8 @@ impl Default for Config {
 }
 
 /// Each inclusive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct MetricsAge {
     /// A younger sample counts fully.
     pub fresh: GoDuration,
@@ -90,8 +91,8 @@ impl Default for MetricsAge {
 }
 
 /// GPUs of one type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Inventory {
     /// GPUs of the cluster.
     pub limit: u64,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::units::{Amount, amount, to_finite};
@@ -12,8 +13,8 @@ const HALF_LIFE_SECONDS: f64 = 6.0 * 3600.0;
 const MIN_REQUESTS: f64 = 100.0;
 
 /// Requests, counted at their first token. Both counts have a half-life of six hours.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Lateness {
     /// Requests whose first token came.
     pub requests: Amount,

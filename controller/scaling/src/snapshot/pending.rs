@@ -1,11 +1,12 @@
 //! Replicas that are not ready.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
 
 /// A replica that is not ready.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Pending {
     /// Time since the pod was created or last stopped being ready; without a pod, since it was first missing. If a replica
     /// of the variant became ready later, time since then: a variant recovers as soon as one of its replicas is ready.
@@ -15,7 +16,7 @@ pub struct Pending {
 }
 
 /// State of a replica that is not ready.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum PendingState {
     /// Starting, or unknown.

@@ -2,16 +2,17 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Amount of a resource as a ResourceQuota counts it: millicores of CPU, else whole units (bytes, GPUs, pods).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct QuotaAmount(pub u64);
 
 /// One resource that one ResourceQuota limits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct QuotaLimit {
     /// Namespace of the ResourceQuota.
     pub namespace: String,
@@ -27,8 +28,8 @@ pub struct QuotaLimit {
 }
 
 /// What one replica takes from one resource of a ResourceQuota.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct QuotaNeed {
     /// Name of the ResourceQuota, in the namespace of the variant.
     pub quota: String,
@@ -39,7 +40,7 @@ pub struct QuotaNeed {
 }
 
 /// What replicas wait for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum QuotaWait {
     /// Scheduling gate of their pods, such as `kueue.x-k8s.io/admission`.

@@ -1,9 +1,11 @@
-//! Reads a snapshot from any serde format. Errors carry a path (`models[0].variants[1].cost`).
+//! Reads snapshots of this and of other releases. Errors carry a path (`models[0].variants[1].cost`).
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserializer;
+use wva_crds::envelope::{FileHeader, FileKind, WVA_VERSION, WrongKind};
 use wva_crds::parse_error::{describe_yaml_error, replace_rust_types};
+use wva_crds::unknown_fields::UnknownFields;
 
 use super::Snapshot;
 
@@ -16,6 +18,17 @@ pub enum SnapshotError {
         /// Path, such as `models[0].variants[1].cost`.
         path: String,
         /// The problem, and what is expected.
+        problem: String,
+    },
+    /// The file is of another kind.
+    #[error(transparent)]
+    Kind(#[from] WrongKind),
+    /// A file of a newer wva has what this one cannot read, such as another state of a pod.
+    #[error("{problem}; the file is of {writer}, newer than this wva {WVA_VERSION}: update wva")]
+    OfNewerWriter {
+        /// The writer.
+        writer: String,
+        /// Path and problem.
         problem: String,
     },
     /// A list contains the same name twice.
@@ -34,25 +47,49 @@ pub enum SnapshotError {
     },
 }
 
-impl Snapshot {
+/// Snapshot of a file or a controller, perhaps of another release.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SnapshotFile {
+    /// The content that this release knows.
+    pub snapshot: Snapshot,
+    /// Kind and writer.
+    pub header: FileHeader,
+    /// Fields that this release does not know.
+    pub unknown: UnknownFields,
+}
+
+impl SnapshotFile {
     /// Reads YAML or JSON.
     ///
     /// # Errors
-    /// See [`Snapshot::read`].
+    /// The file is of another kind, or a known field is missing or out of range.
     pub fn parse(text: &str) -> Result<Self, SnapshotError> {
+        let is_json = text.trim_start().starts_with('{');
+        let json_header = || serde_json::from_str(text).ok();
+        let header = is_json.then(json_header).flatten();
+        let yaml_header = || serde_saphyr::from_str_with_options(text, options(text)).unwrap_or_default();
+        let header: FileHeader = header.unwrap_or_else(yaml_header);
+        header.ensure_kind(FileKind::Snapshot, "pass a file of `wva explain --snapshot` or `--record`")?;
+        Self::parse_content(text, is_json, &header).map_err(|error| match header.newer_writer() {
+            Some(writer) => SnapshotError::OfNewerWriter { writer, problem: error.to_string() },
+            None => error,
+        })
+    }
+
+    fn parse_content(text: &str, is_json: bool, header: &FileHeader) -> Result<Self, SnapshotError> {
         // JSON parses ten times faster, which large snapshots need.
-        if text.trim_start().starts_with('{') {
+        if is_json {
             let mut json = serde_json::Deserializer::from_str(text);
-            if let Ok(snapshot) = Self::read(&mut json)
+            if let Ok(file) = Self::read(&mut json, header)
                 && json.end().is_ok()
             {
-                return Ok(snapshot);
+                return Ok(file);
             }
         }
         let mut read = None;
         let parsed =
             serde_saphyr::with_deserializer_from_str_with_options(text, options(text), |deserializer| {
-                read = Some(Self::read(deserializer));
+                read = Some(Self::read(deserializer, header));
                 Ok(())
             });
         match (read, parsed) {
@@ -61,25 +98,49 @@ impl Snapshot {
             (_, Err(error)) => {
                 Err(SnapshotError::Field { path: ".".to_owned(), problem: describe_yaml_error(&error) })
             }
-            (Some(Ok(snapshot)), Ok(())) => Ok(snapshot),
+            (Some(Ok(file)), Ok(())) => Ok(file),
             (None, Ok(())) => Ok(Self::default()),
         }
     }
 
-    /// Reads a snapshot from any format.
-    ///
-    /// # Errors
-    /// The first invalid field, with its path.
-    pub fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, SnapshotError> {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D, header: &FileHeader) -> Result<Self, SnapshotError> {
         let mut track = serde_path_to_error::Track::new();
         let tracked = serde_path_to_error::Deserializer::new(deserializer, &mut track);
-        match Self::deserialize(tracked) {
-            Ok(snapshot) => snapshot.check().map(|()| snapshot),
-            Err(error) => {
-                let problem = replace_rust_types(&error.to_string());
-                Err(SnapshotError::Field { path: track.path().to_string(), problem })
+        let mut unknown = UnknownFields::default();
+        let snapshot: Snapshot = unknown.deserialize(tracked).map_err(|error| {
+            let problem = replace_rust_types(&error.to_string());
+            SnapshotError::Field { path: track.path().to_string(), problem }
+        })?;
+        snapshot.check()?;
+        Ok(Self { snapshot, header: header.clone(), unknown })
+    }
+
+    /// Refuses what a file of another release may have.
+    fn into_own(self) -> Result<Snapshot, SnapshotError> {
+        match self.unknown.first() {
+            Some(path) => {
+                Err(SnapshotError::Field { path: path.to_owned(), problem: "unknown field".to_owned() })
             }
+            None => Ok(self.snapshot),
         }
+    }
+}
+
+impl Snapshot {
+    /// Reads YAML or JSON of this release. [`SnapshotFile::parse`] also accepts that of other releases.
+    ///
+    /// # Errors
+    /// See [`Snapshot::read`].
+    pub fn parse(text: &str) -> Result<Self, SnapshotError> {
+        SnapshotFile::parse(text)?.into_own()
+    }
+
+    /// Reads a snapshot of this release from any format.
+    ///
+    /// # Errors
+    /// The first invalid or unknown field, with its path.
+    pub fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, SnapshotError> {
+        SnapshotFile::read(deserializer, &FileHeader::default())?.into_own()
     }
 
     fn check(&self) -> Result<(), SnapshotError> {

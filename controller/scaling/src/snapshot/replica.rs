@@ -1,5 +1,6 @@
 //! Signals of one replica.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
 
@@ -8,8 +9,8 @@ use crate::servers::ServerKind;
 use crate::units::{Amount, Fraction, KvUsage, QueueLength};
 
 /// Newest signals of one pod, or of the serving pods of a group.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Replica {
     /// Name of the pod, or of the leader.
     pub pod: String,
@@ -18,9 +19,11 @@ pub struct Replica {
     pub server: ServerKind,
     /// KV cache use, the mean of its engines. `None` counts as 0 if `queue` is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Fraction>")]
     pub kv: Option<KvUsage>,
     /// Waiting requests of its engines. `None` counts as 0 if `kv` is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Amount>")]
     pub queue: Option<QueueLength>,
     /// Most requests that ran at once within the last minute. `None`: unknown, unless its variant runs none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -3,14 +3,15 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::reason::format_figure;
 use crate::units::Amount;
 
 /// Load of a model. `None`: the router does not report the figure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct RouterLoad {
     /// Requests in flight: sent to a replica and not yet answered.
     #[serde(skip_serializing_if = "Option::is_none")]

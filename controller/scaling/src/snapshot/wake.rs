@@ -1,12 +1,24 @@
 //! Obstacles that keep requests from waking a model at 0 replicas.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Mode, Model, SchedulerQueue, Variant};
 
 /// Why waiting requests would not wake a model. It then does not scale to 0.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, thiserror::Error,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    thiserror::Error,
 )]
 #[serde(rename_all = "camelCase")]
 pub enum WakeObstacle {

@@ -1,5 +1,6 @@
 //! Counters of a pod, and the memory of the throughput analyzer. All times are ages.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
 
@@ -7,8 +8,8 @@ use super::{Role, Variant};
 use crate::units::Amount;
 
 /// Counters since the start of the server, and present requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct WorkSample {
     /// Age of the scrape.
     pub age: GoDuration,
@@ -52,8 +53,8 @@ impl WorkSample {
 
 /// Memory of the throughput analyzer for one model, as of the end of its last step of 15 s. The caller adds the elapsed
 /// time to `age`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct ThroughputMemory {
     /// Model.
     #[serde(rename = "modelID")]
@@ -105,8 +106,8 @@ pub struct ThroughputMemory {
 }
 
 /// Prompt tokens of the last minutes, of which older ones count less.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct PromptShare {
     /// Those that engines computed.
     pub computed: Amount,
@@ -144,8 +145,8 @@ impl ThroughputMemory {
 }
 
 /// A peak of the need of a model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct NeedPeak {
     /// Time since the peak.
     pub age: GoDuration,
@@ -154,8 +155,8 @@ pub struct NeedPeak {
 }
 
 /// State of a pod between cycles.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct PodHistory {
     /// Name of the pod.
     pub pod: String,
@@ -179,8 +180,8 @@ pub struct PodHistory {
 }
 
 /// Sums of a recursive least squares fit for one kind of hardware.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Curve {
     /// Accelerator.
     pub accelerator: String,
@@ -233,8 +234,8 @@ fn is_not_shown(ceiling: &Ceiling) -> bool {
 }
 
 /// Time of an engine step, in seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct StepTimes {
     /// Fixed time.
     pub a: Amount,
@@ -245,8 +246,8 @@ pub struct StepTimes {
 }
 
 /// Step times that an earlier leader learned for a variant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct SpeedEstimate {
     /// Step times.
     pub times: StepTimes,

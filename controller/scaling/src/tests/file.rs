@@ -90,8 +90,8 @@ fn parse_error(text: &str) -> SnapshotError {
 #[test]
 fn errors_name_the_path_of_the_field() {
     let invalid = r#"
-models[0].variants[0].replica | replica | {models: [{modelID: m, namespace: n, variants: [{name: a, current: 1, replica: []}]}]}
-config.saturation.default.kvThreshold | kvThreshold | {config: {saturation: {default: {kvThreshold: 1}}}}
+models[0].variants[0].replica | unknown field | {models: [{modelID: m, namespace: n, variants: [{name: a, current: 1, replica: []}]}]}
+config.saturation.default.kvThreshold | unknown field | {config: {saturation: {default: {kvThreshold: 1}}}}
 config.saturation.default.kvCacheThreshold | from 0 to 1 | {config: {saturation: {default: {kvCacheThreshold: 1.5}}}}
 models[0].variants[0].cost | "-3" | {models: [{modelID: m, namespace: n, variants: [{name: a, current: 1, cost: "-3"}]}]}
 models[0].variants[0].current | u32 | {models: [{modelID: m, namespace: n, variants: [{name: a, current: -1}]}]}

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use wva_scaling::VariantKey;
 
 use super::{Difference, MAX_LISTED, Replay, ReplayedTarget, Tally};
@@ -52,33 +53,134 @@ impl Replay {
         rows
     }
 
-    /// [`Replay::text`] as JSON. Times are `null` if a snapshot has none.
+    /// [`Replay::text`] for programs.
     #[must_use]
-    pub fn json(&self) -> Value {
-        let variant = |(key, tally): (&VariantKey, &Tally)| {
-            json!({
-                "namespace": key.namespace, "variant": key.name,
-                "cycles": tally.cycles, "different": tally.different,
-                "recorded": {"meanTarget": tally.mean(tally.recorded), "meanCost": tally.mean(tally.recorded_cost)},
-                "changed": {"meanTarget": tally.mean(tally.changed), "meanCost": tally.mean(tally.changed_cost)},
-            })
+    pub fn report(&self) -> ReplayReport<'_> {
+        ReplayReport {
+            open_loop: true,
+            cycles: self.cycles,
+            from: self.span.as_ref().map(|span| span.first.as_str()),
+            to: self.span.as_ref().map(|span| span.last.as_str()),
+            variants: self.variants.iter().map(VariantReplay::new).collect(),
+            differences: self.differences.iter().map(DifferenceReport::new).collect(),
+            differences_not_shown: self.not_shown,
+        }
+    }
+}
+
+/// Report of `wva simulate --replay FILE -o json`. Times are `null` if a snapshot has none.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplayReport<'a> {
+    /// Always true: each cycle starts from its recorded state.
+    open_loop: bool,
+    /// Cycles decided again.
+    cycles: u32,
+    /// Time of the first cycle, RFC 3339.
+    from: Option<&'a str>,
+    /// Time of the last cycle, RFC 3339.
+    to: Option<&'a str>,
+    /// By namespace and name.
+    variants: Vec<VariantReplay<'a>>,
+    /// In the order of their first cycle.
+    differences: Vec<DifferenceReport<'a>>,
+    /// Later differences that are not listed.
+    differences_not_shown: u64,
+}
+
+/// Means of one variant over its cycles.
+#[derive(Debug, Serialize, JsonSchema)]
+struct VariantReplay<'a> {
+    /// Namespace of the variant.
+    namespace: &'a str,
+    /// Name of the variant.
+    variant: &'a str,
+    /// Cycles with this variant.
+    cycles: u32,
+    /// Cycles in which the targets differ.
+    different: u32,
+    /// Under the recorded settings.
+    recorded: MeanTarget,
+    /// Under the changed settings.
+    changed: MeanTarget,
+}
+
+/// Means over cycles.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct MeanTarget {
+    /// Replicas.
+    mean_target: f64,
+    /// Cost of these replicas.
+    mean_cost: f64,
+}
+
+/// Cycles in a row in which the target of a variant differs for the same reasons.
+#[derive(Debug, Serialize, JsonSchema)]
+struct DifferenceReport<'a> {
+    /// Namespace of the variant.
+    namespace: &'a str,
+    /// Name of the variant.
+    variant: &'a str,
+    /// Time of the first cycle.
+    from: Option<&'a str>,
+    /// Time of the last cycle.
+    to: Option<&'a str>,
+    /// Number of cycles.
+    cycles: u32,
+    /// Replicas in the first cycle.
+    current: u32,
+    /// Under the recorded settings in the first cycle.
+    recorded: TargetReport<'a>,
+    /// Under the changed settings in the first cycle.
+    changed: TargetReport<'a>,
+}
+
+/// A target and its reason.
+#[derive(Debug, Serialize, JsonSchema)]
+struct TargetReport<'a> {
+    /// Replicas.
+    target: u32,
+    /// Code of the reason.
+    reason: &'static str,
+    /// Reason as a sentence.
+    why: &'a str,
+}
+
+impl<'a> VariantReplay<'a> {
+    fn new((key, tally): (&'a VariantKey, &'a Tally)) -> Self {
+        let mean = |targets: f64, costs: f64| MeanTarget {
+            mean_target: tally.mean(targets),
+            mean_cost: tally.mean(costs),
         };
-        let difference = |d: &Difference| {
-            json!({
-                "namespace": d.variant.namespace, "variant": d.variant.name,
-                "from": d.from, "to": d.to, "cycles": d.cycles, "current": d.current,
-                "recorded": target_json(&d.recorded), "changed": target_json(&d.changed),
-            })
+        Self {
+            namespace: &key.namespace,
+            variant: &key.name,
+            cycles: tally.cycles,
+            different: tally.different,
+            recorded: mean(tally.recorded, tally.recorded_cost),
+            changed: mean(tally.changed, tally.changed_cost),
+        }
+    }
+}
+
+impl<'a> DifferenceReport<'a> {
+    fn new(difference: &'a Difference) -> Self {
+        let target = |replayed: &'a ReplayedTarget| TargetReport {
+            target: replayed.target,
+            reason: replayed.code,
+            why: &replayed.why,
         };
-        json!({
-            "openLoop": true,
-            "cycles": self.cycles,
-            "from": self.span.as_ref().map(|span| &span.first),
-            "to": self.span.as_ref().map(|span| &span.last),
-            "variants": self.variants.iter().map(variant).collect::<Vec<_>>(),
-            "differences": self.differences.iter().map(difference).collect::<Vec<_>>(),
-            "differencesNotShown": self.not_shown,
-        })
+        Self {
+            namespace: &difference.variant.namespace,
+            variant: &difference.variant.name,
+            from: difference.from.as_deref(),
+            to: difference.to.as_deref(),
+            cycles: difference.cycles,
+            current: difference.current,
+            recorded: target(&difference.recorded),
+            changed: target(&difference.changed),
+        }
     }
 }
 
@@ -106,10 +208,6 @@ fn table_row(name: String, tally: &Tally) -> Vec<String> {
         format!("{:.1}", tally.mean(tally.recorded_cost)),
         format!("{:.1}", tally.mean(tally.changed_cost)),
     ]
-}
-
-fn target_json(replayed: &ReplayedTarget) -> Value {
-    json!({ "target": replayed.target, "reason": replayed.code, "why": replayed.why })
 }
 
 fn difference_text(d: &Difference) -> String {

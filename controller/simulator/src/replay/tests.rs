@@ -82,7 +82,7 @@ fn the_figures_are_shown_to_people_and_programs() {
     ] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
-    let json = replay.json();
+    let json = serde_json::to_value(replay.report()).unwrap();
     assert_eq!(json["variants"][0]["changed"], json!({"meanTarget": 3.0, "meanCost": 120.0}));
     assert_eq!(json["differences"][0]["changed"]["reason"], "SpareBelowTarget");
     assert_eq!(json["openLoop"], true);

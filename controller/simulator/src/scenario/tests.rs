@@ -67,6 +67,7 @@ segments: [{for: 2m, rate: 2}, {for: 3m, rate: 5, to: 1}] | cv: 2 | traffic: has
     assert_eq!(error, "stock[0].levels[1].at: found 60 s after 60 s: give them in order of time");
     let starts = [
         ("kvSpareTrigger: 0.2", "kvSpareTrigger: 2", "policies[0].wva.saturation.kvSpareTrigger: "),
+        ("kvSpareTrigger", "kvTrigger", "policies[0].wva.saturation.kvTrigger: unknown field"),
         ("max: 4", "maximum: 4", "variants[0].maximum: unknown field `maximum`"),
         ("ttft: 1s", "ttft: soon", "objectives.ttft: "),
     ];

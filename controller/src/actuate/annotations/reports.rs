@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use wva_crds::digest::digest;
-use wva_crds::events::object_reference;
+use wva_crds::events::{EventReason, object_reference};
 
 use super::{AutoscalerKey, Failure, Planned};
 use crate::observe::annotations::{AnnotationVerdict, replaced_message};
@@ -15,8 +15,8 @@ use crate::publish::events::{EventReporter, PendingEvent};
 const REPEAT: Duration = Duration::from_mins(30);
 /// Events after one publication.
 const MAX_EVENTS: usize = 20;
-pub(super) const REFUSED: &str = "AnnotationsRefused";
-pub(super) const NOT_USED: &str = "AnnotationsNotUsed";
+pub(super) const REFUSED: EventReason = EventReason::AnnotationsRefused;
+pub(super) const NOT_USED: EventReason = EventReason::AnnotationsNotUsed;
 
 /// What the last event on each autoscaler said.
 #[derive(Default)]
@@ -54,19 +54,19 @@ impl Reports {
             let (namespace, autoscaler) = (&key.0, &key.1);
             let uid = planned.autoscaler.uid();
             let regarding = object_reference(autoscaler.kind.api(), (namespace, &autoscaler.name), Some(uid));
-            let digest = Some(digest(&[uid, reason, &note]));
+            let digest = Some(digest(&[uid, reason.as_str(), &note]));
             let event = PendingEvent { warning: reason == REFUSED, reason, note: note.clone(), digest };
             if self.0.get(&key).is_none_or(|report| report.note != note) {
-                let autoscaler = autoscaler.to_string();
+                let (autoscaler, reason) = (autoscaler.to_string(), reason.as_str());
                 tracing::warn!(namespace, autoscaler, reason, "{note}");
             }
-            reporter.report_on(regarding, &event).await;
+            reporter.report_on(regarding, planned.autoscaler.workload().reference(), &event).await;
             self.0.insert(key, Report { note, at: Instant::now() });
         }
     }
 }
 
-fn problem(planned: &Planned, failure: Option<&Failure>) -> Option<(&'static str, String)> {
+fn problem(planned: &Planned, failure: Option<&Failure>) -> Option<(EventReason, String)> {
     match &planned.verdict {
         AnnotationVerdict::Refused(cause) => Some((REFUSED, cause.clone())),
         AnnotationVerdict::Replaced(by) => Some((NOT_USED, replaced_message(by))),

@@ -1,6 +1,7 @@
 //! The sync against a fake API server. The cache gets what the fake has only where a test says so.
 
 use serde_json::json;
+use wva_crds::events::EventSource;
 use wva_fakes::{FakeApi, Method, Reply};
 
 use super::*;
@@ -67,7 +68,7 @@ impl Bench {
 }
 
 fn term(fake: &FakeApi, cluster: &Cluster) -> (AnnotationSync, SyncState) {
-    let reporter = EventReporter { client: fake.client(), pod_name: None };
+    let reporter = EventReporter::new(fake.client(), EventSource::default());
     let seen = (cluster.watches(), Ownership::default());
     (AnnotationSync::new(fake.client(), seen, reporter), SyncState::default())
 }
@@ -223,7 +224,10 @@ async fn invalid_annotation_keeps_the_object_and_is_reported_per_text() {
         assert_eq!(bench.sync().await, NOTHING);
     }
     let events = bench.events();
-    assert_eq!(events.iter().map(|(reason, _)| reason.as_str()).collect::<Vec<_>>(), [reports::REFUSED; 2]);
+    assert_eq!(
+        events.iter().map(|(reason, _)| reason.as_str()).collect::<Vec<_>>(),
+        [reports::REFUSED.as_str(); 2]
+    );
     assert!(events[0].1.contains("abc") && events[1].1.contains("xyz"), "{events:?}");
 }
 
@@ -240,7 +244,7 @@ async fn hand_written_object_is_reported_and_replaces_the_own_one() {
     let events = bench.events();
     assert_eq!(events.len(), 1, "{events:?}");
     assert!(
-        events[0].0 == reports::NOT_USED && events[0].1.contains("VariantAutoscaling mine"),
+        events[0].0 == reports::NOT_USED.as_str() && events[0].1.contains("VariantAutoscaling mine"),
         "{events:?}"
     );
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tokio::sync::watch;
+use wva_crds::events::EventSource;
 use wva_fakes::{FakeApi, Method, Reply};
 use wva_scaling::Snapshot;
 
@@ -33,7 +34,7 @@ impl Bench {
         cluster.variant_with_target("a", "Deployment", "d", "m", json!({}));
         cluster.deployment("d", replicas, replicas);
         let fake = FakeApi::new();
-        let reporter = EventReporter { client: fake.client(), pod_name: None };
+        let reporter = EventReporter::new(fake.client(), EventSource::default());
         let seen = (cluster.watches(), Ownership::default());
         let costs = DeletionCosts::new(fake.client(), servers(), seen, reporter);
         Self { fake, cluster, costs, replicas, port: 0, pods: 0 }

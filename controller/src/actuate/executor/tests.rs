@@ -4,6 +4,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use wva_crds::events::EventSource;
 use wva_fakes::{FakeApi, Method, Reply};
 
 use super::*;
@@ -27,7 +28,7 @@ impl Bench {
         let fake = workload(replicas);
         let (sender, reader) = watch::channel(None);
         let changed = Arc::new(Notify::new());
-        let reporter = EventReporter { client: fake.client(), pod_name: None };
+        let reporter = EventReporter::new(fake.client(), EventSource::default());
         let marking = (Cluster::new().watches(), Ownership::default());
         let costs = DeletionCosts::new(fake.client(), servers(), marking, reporter.clone());
         let actuator = (actuator(&fake, 2), Arc::new(costs));

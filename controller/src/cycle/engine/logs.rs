@@ -5,12 +5,13 @@ use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 use std::time::Instant;
 
+use wva_crds::events::EventReason;
 use wva_crds::runbook_lines::{RECONCILIATION_COMPLETED, SAFETY_NET_ACTIVATED, SIGNALS_EMITTED};
 use wva_runtime::repeats::{RepeatCounters, RepeatStage};
 use wva_scaling::trace::Trace;
 use wva_scaling::{FallbackSource, VariantKey, Warning};
 
-use crate::model::published::{PublishedVariant, SCALING_DECISION, ScalingKey};
+use crate::model::published::{PublishedVariant, ScalingKey};
 
 /// Warnings of one kind that begin, continue or (without a kind) end.
 struct Group {
@@ -90,7 +91,8 @@ pub(super) fn log_decision(
     }
     let Some(decision) = &variant.decision else { return };
     if let Some(change) = variant.target_change(last_target) {
-        tracing::info!(namespace = key.namespace, variant = key.name, reason = SCALING_DECISION, "{change}");
+        let reason = EventReason::ScalingDecision.as_str();
+        tracing::info!(namespace = key.namespace, variant = key.name, reason, "{change}");
     }
     if let (Some(source), Some(stage)) = (decision.safety_net, safety_net) {
         let fallback = match source {

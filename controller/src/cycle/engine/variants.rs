@@ -142,6 +142,7 @@ fn publish_variant(
         generation: m.generation,
         instance: m.instance.clone(),
         accelerator: accelerator.unwrap_or_else(|| UNRESOLVED_ACCELERATOR.to_owned()),
+        mode: m.mode(),
         current: assembled.workloads.get(&m.key).map(|r| r.current),
         has_siblings: effect.has_siblings,
         target_seen: existed || assembled.workloads.contains_key(&m.key),

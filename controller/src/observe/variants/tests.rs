@@ -2,6 +2,7 @@
 
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
+use wva_crds::intent::Mode;
 use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION};
 use wva_runtime::cache::Writer;
 
@@ -21,6 +22,31 @@ fn oldest_then_first_name_wins_a_target() {
     assert_eq!(all[0].spec().err(), Some(&conflict));
     let usable: Vec<_> = all.iter().filter(|m| m.spec().is_ok()).map(|m| m.key.name.as_str()).collect();
     assert_eq!(usable, ["b", "c", "d"]);
+}
+
+/// Without a webhook, an object may have both spellings.
+#[test]
+fn the_spec_wins_over_the_label_and_the_annotation() {
+    let read = |spec: Value, accelerator: &str, mode: &str| {
+        let mut object = json!({
+            "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
+            "metadata": {"name": "a", "namespace": "ns", "annotations": {MODE_ANNOTATION: mode},
+                "labels": {ACCELERATOR_LABEL: accelerator}},
+            "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+                "modelID": "m", "variantCost": "10.0"},
+        });
+        object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        let variant = Variant::read(&serde_json::from_value(object).unwrap());
+        (variant.accelerator.clone(), variant.mode())
+    };
+    let h100 = Some("H100".to_owned());
+    assert_eq!(read(json!({}), "H100", "fixed=3"), (h100.clone(), Some(Mode::Fixed(3))));
+    let fixed = json!({"accelerator": "H100", "mode": "Fixed", "fixedReplicas": 4});
+    assert_eq!(read(fixed.clone(), "A100", "paused"), (h100.clone(), Some(Mode::Fixed(4))));
+    assert_eq!(read(fixed, "A", "sometimes"), (h100, Some(Mode::Fixed(4))), "what is overruled is not read");
+    let a100 = Some("A100".to_owned());
+    assert_eq!(read(json!({"mode": "Auto"}), "A100", "paused"), (a100.clone(), Some(Mode::Auto)));
+    assert_eq!(read(json!({"mode": "Fixed"}), "A100", "auto"), (a100, None), "without a number");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -114,13 +115,18 @@ impl Variant {
             revision: revision(object),
             generation: object.metadata.generation,
             instance: label(INSTANCE_LABEL),
-            accelerator: label(ACCELERATOR_LABEL),
+            accelerator: accelerator(object).or_else(|| label(ACCELERATOR_LABEL)),
             origin: origin(object),
             created: object.creation_timestamp().map(|t| t.0),
             is_terminating: object.metadata.deletion_timestamp.is_some(),
             status: VariantStatus::new(&status(object)),
             spec,
         }
+    }
+
+    /// For events.
+    pub(crate) fn workload_reference(&self) -> Option<ObjectReference> {
+        self.spec.as_ref().ok()?.workload.reference()
     }
 
     /// A change of the status alone starts no cycle.
@@ -175,6 +181,12 @@ pub(crate) fn revision(object: &DynamicObject) -> Option<u64> {
     object.metadata.resource_version.as_ref()?.parse().ok()
 }
 
+/// `None` in an invalid spec, like any text that is empty.
+fn accelerator(object: &DynamicObject) -> Option<String> {
+    let name = object.data.pointer("/spec/accelerator")?.as_str()?;
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
 fn origin(object: &DynamicObject) -> Option<Box<Origin>> {
     object.labels().get(MANAGED_BY_LABEL).filter(|by| *by == MANAGED_BY)?;
     let owner = Owner::from_meta(&object.metadata)?;
@@ -221,6 +233,7 @@ fn status(object: &DynamicObject) -> VariantAutoscalingStatus {
         desired_optimized_alloc: alloc(&field("desiredOptimizedAlloc")),
         current_replicas: serde_json::from_value(field("currentReplicas")).ok(),
         actuation: serde_json::from_value(field("actuation")).ok(),
+        mode: serde_json::from_value(field("mode")).ok(),
         learned: serde_json::from_value(field("learned")).ok(),
         cold_start_seconds: serde_json::from_value(field("coldStartSeconds")).ok(),
         controller_state: state(&field("controllerState")),
@@ -242,10 +255,13 @@ fn parse_spec(object: &DynamicObject) -> Result<ParsedSpec, VariantError> {
     let spec: VariantAutoscalingSpec = serde_json::from_value(spec)
         .map_err(|e| invalid(format!("spec: {}", replace_rust_types(&e.to_string()))))?;
     let cost = spec.variant_cost.parse().map_err(|e| invalid(format!("spec.variantCost: {e}")))?;
-    let mode = object.annotations().get(MODE_ANNOTATION).map(|m| m.parse()).transpose();
-    let mode = mode
-        .map_err(|e| invalid(format!("metadata.annotations[{MODE_ANNOTATION}]: {e}")))?
-        .unwrap_or_default();
+    let mode = match (spec.mode, object.annotations().get(MODE_ANNOTATION)) {
+        (Some(mode), _) => Mode::from_spec(mode, spec.fixed_replicas),
+        (None, Some(text)) => {
+            text.parse().map_err(|e| invalid(format!("metadata.annotations[{MODE_ANNOTATION}]: {e}")))?
+        }
+        (None, None) => Mode::Auto,
+    };
     let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
     let bound = |bound: Option<i32>| bound.and_then(|b| u32::try_from(b).ok());
     Ok(ParsedSpec {

@@ -1,10 +1,15 @@
 //! Which events are written, and when.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use wva_crds::events::EventSource;
 use wva_crds::{ConditionReason, ConditionStatus};
 use wva_fakes::{FakeApi, Reply};
 
+use super::reporter::WRITE_TIMEOUT;
 use super::*;
 use crate::fixture::{Cluster, decision, key, publication, published, replicas, without_target};
 use crate::model::conditions::ConditionDraft;
@@ -22,7 +27,7 @@ fn steady() -> PublishedVariant {
 /// Reasons, with `!` before warnings.
 fn reasons(before: Option<&PublishedVariant>, after: &PublishedVariant) -> Vec<String> {
     let all = transitions(&before.map(ReportedState::from_publication).unwrap_or_default(), after);
-    all.iter().map(|t| format!("{}{}", if t.warning { "!" } else { "" }, t.reason)).collect()
+    all.iter().map(|t| format!("{}{}", if t.warning { "!" } else { "" }, t.reason.as_str())).collect()
 }
 
 #[test]
@@ -93,7 +98,7 @@ fn each_trouble_has_an_event_when_it_begins_and_ends() {
         assert_eq!(reasons(Some(&trouble), &trouble), Vec::<String>::new(), "{begin} again");
         let over = transitions(&ReportedState::from_publication(&trouble), &steady());
         assert_eq!(over.len(), 1, "{over:?}");
-        assert!(!over[0].warning && over[0].reason == "Resolved", "{over:?}");
+        assert!(!over[0].warning && over[0].reason == EventReason::Resolved, "{over:?}");
         assert!(over[0].note.starts_with(end), "{}", over[0].note);
         assert_eq!(reasons(Some(&steady()), &steady()), Vec::<String>::new());
     }
@@ -135,7 +140,7 @@ fn an_event_has_the_message_of_its_own_reason() {
     let pending = json!({"ready": 0, "pending": [{"age": "11m"}, {"age": "11m"}]});
     let both = variant(pending, json!({}));
     let all = transitions(&ReportedState::from_publication(&steady()), &both);
-    let stuck = all.iter().find(|t| t.reason == "Stuck").unwrap();
+    let stuck = all.iter().find(|t| t.reason == EventReason::Stuck).unwrap();
     assert!(stuck.note.contains("kubectl describe"), "{}", stuck.note);
     // Limited, then paused.
     let limits = json!({"limitedMode": true, "inventory": {"H100": {"limit": 2, "used": 2}}});
@@ -162,7 +167,8 @@ async fn write_all(fake: &FakeApi, publications: Vec<Published>) {
 
 async fn write_within(fake: &FakeApi, ownership_view: OwnershipView, publications: Vec<Published>) {
     let (sender, reader) = watch::channel(None);
-    let writer = tokio::spawn(run(fake.client(), Some("pod".into()), ownership_view, reader));
+    let source = EventSource { instance: None, pod: Some("pod".into()) };
+    let writer = tokio::spawn(run(EventReporter::new(fake.client(), source), ownership_view, reader));
     for publication in publications {
         sender.send_replace(Some(Arc::new(publication)));
         // Lets the writer read the publication before the next one replaces it.
@@ -192,6 +198,8 @@ async fn every_decision_has_its_own_event() {
         assert_eq!(event["metadata"]["generateName"], "a-");
         assert_eq!(event["regarding"]["uid"], "u");
         assert_eq!(event["regarding"]["kind"], "VariantAutoscaling");
+        let workload = json!({"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "ns", "name": "a"});
+        assert_eq!(event["related"], workload);
         assert_eq!((&event["type"], &event["reportingInstance"]), (&json!("Normal"), &json!("pod")));
         assert!(event["eventTime"].is_string());
     }
@@ -236,15 +244,13 @@ async fn a_hanging_api_server_is_not_waited_for() {
     assert!(began.elapsed() <= WRITE_TIMEOUT + Duration::from_secs(1), "{:?}", began.elapsed());
 }
 
-#[test]
-fn a_note_is_cut_at_a_character_boundary() {
-    let pending = PendingEvent { warning: true, reason: "Stuck", note: "é".repeat(900), digest: None };
-    let event = build_event(
-        variant_reference(&key("a"), "u"),
-        &pending,
-        Some(&"p".repeat(200)),
-        Timestamp::UNIX_EPOCH,
-    );
+#[tokio::test]
+async fn a_note_is_cut_at_a_character_boundary() {
+    let pending =
+        PendingEvent { warning: true, reason: EventReason::Stuck, note: "é".repeat(900), digest: None };
+    let source = EventSource { instance: None, pod: Some("p".repeat(200)) };
+    let reporter = EventReporter::new(FakeApi::new().client(), source);
+    let event = reporter.build(variant_reference(&key("a"), "u"), None, &pending, Timestamp::UNIX_EPOCH);
     assert_eq!(event.note.map(|n| n.len()), Some(1000));
     assert_eq!(event.reporting_instance.map(|n| n.len()), Some(128));
 }

@@ -1,33 +1,30 @@
 //! Events of a variant: what began and what ended between two publications.
 
 use wva_crds::ConditionReason;
-use wva_scaling::Decision;
+use wva_crds::events::EventReason;
+use wva_scaling::{Decision, Reason};
 
 use super::PendingEvent;
 use crate::cycle::conditions::{limiting_reason, not_carried_out_message, stuck_message, waiting_message};
-use crate::model::published::{PublishedVariant, SCALING_DECISION};
+use crate::model::published::PublishedVariant;
 use crate::model::reported::{Problem, ReportedState};
 
-const SIGNAL_NOT_FOLLOWED: &str = ConditionReason::SignalNotFollowed.as_str();
-/// Of the event that a trouble is over.
-const RESOLVED: &str = "Resolved";
-
-fn warn(reason: &'static str, note: impl Into<String>) -> PendingEvent {
+fn warn(reason: EventReason, note: impl Into<String>) -> PendingEvent {
     PendingEvent { warning: true, reason, note: note.into(), digest: None }
 }
 
-fn inform(reason: &'static str, note: impl Into<String>) -> PendingEvent {
+fn inform(reason: EventReason, note: impl Into<String>) -> PendingEvent {
     PendingEvent { warning: false, reason, note: note.into(), digest: None }
 }
 
 #[must_use]
 pub(crate) fn transitions(before: &ReportedState, after: &PublishedVariant) -> Vec<PendingEvent> {
     let now = ReportedState::from_publication(after);
-    let change = after.target_change(before.target).map(|note| inform(SCALING_DECISION, note));
+    let change = after.target_change(before.target).map(|note| inform(EventReason::ScalingDecision, note));
     let begun = now.problems.difference(&before.problems).filter_map(|p| problem_event(*p, after));
     let mut events: Vec<PendingEvent> = change.into_iter().chain(begun).collect();
     if now.signal_problem.is_some() && now.signal_problem != before.signal_problem {
-        events.push(warn(SIGNAL_NOT_FOLLOWED, &after.conditions.signal_followed.message));
+        events.push(warn(EventReason::SignalNotFollowed, &after.conditions.signal_followed.message));
     }
     events.extend(limit_event(before, &now, after));
     events.extend(ended(before, &now, after));
@@ -75,14 +72,19 @@ fn limit_event(
 ) -> Option<PendingEvent> {
     let is_new = now.unmet.is_none() || now.unmet != before.unmet;
     if now.unmet == Some(ConditionReason::AtMaximum) && is_new {
-        return Some(warn(ConditionReason::AtMaximum.as_str(), &after.conditions.need_met.message));
+        return Some(warn(EventReason::AtMaximum, &after.conditions.need_met.message));
     }
     let is_other = before.limited_by.is_some() && now.limited_by != before.limited_by;
     if now.limited_by.is_none() || !(is_other || (before.limited_by.is_none() && is_new)) {
         return None;
     }
     let reason = limiting_reason(after.decision.as_ref()?)?;
-    Some(warn(reason.code(), reason.to_string()))
+    let code = match reason {
+        Reason::LimitedByQuota { .. } => EventReason::LimitedByQuota,
+        Reason::YieldsTo { .. } => EventReason::YieldsTo,
+        _ => EventReason::LimitedBy,
+    };
+    Some(warn(code, reason.to_string()))
 }
 
 /// Nothing is over for a variant without a decision, or whose target is not published any more.
@@ -90,15 +92,16 @@ fn ended(before: &ReportedState, now: &ReportedState, after: &PublishedVariant) 
     if after.decision.is_none() {
         return Vec::new();
     }
-    let resolved = |what: &str, state: &str| inform(RESOLVED, format!("{what} ended: {state}"));
+    let resolved = |what: &str, state: &str| inform(EventReason::Resolved, format!("{what} ended: {state}"));
     let (signal, need) = (&after.conditions.signal_followed, &after.conditions.need_met);
     let mut events: Vec<PendingEvent> = before
         .problems
         .difference(&now.problems)
-        .map(|problem| resolved(problem.reason(), &after.conditions.ready.message))
+        .map(|problem| resolved(problem.reason().as_str(), &after.conditions.ready.message))
         .collect();
     if let (Some(old), None, true) = (before.signal_problem, now.signal_problem, after.signal().is_some()) {
-        events.push(resolved(&format!("{SIGNAL_NOT_FOLLOWED} ({old})"), &signal.message));
+        events
+            .push(resolved(&format!("{} ({old})", EventReason::SignalNotFollowed.as_str()), &signal.message));
     }
     let limit = before.unmet.filter(|old| is_limit(*old) && now.unmet != Some(*old));
     events.extend(limit.map(|old| resolved(old.as_str(), &need.message)));

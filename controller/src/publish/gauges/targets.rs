@@ -17,7 +17,7 @@ impl VariantSeries {
         exported: &ExportedVariants<'_>,
         take: &mut dyn FnMut(MetricFamily),
     ) {
-        for prefix in if self.legacy { &["wva", "inferno"][..] } else { &["wva"][..] } {
+        for prefix in if self.optional.legacy { &["wva", "inferno"][..] } else { &["wva"][..] } {
             for (name, help, value) in GAUGES {
                 let gauge = |(now, target)| value(now, target);
                 let one = |e: &Exported<'_>| {

@@ -18,6 +18,8 @@ use crate::observe::variants::Ownership;
 struct Scope {
     cluster: Cluster,
     instance: Option<String>,
+    /// Series of workloads are published.
+    workload: bool,
 }
 
 impl Scope {
@@ -25,13 +27,14 @@ impl Scope {
         let mut cluster = Cluster::new();
         let labels = label.map(|label| json!({"wva.llmd.ai/controller-instance": label}));
         cluster.variant("a", "m", json!({"metadata": {"uid": "u", "labels": labels}}));
-        Self { cluster, instance: instance.map(str::to_owned) }
+        Self { cluster, instance: instance.map(str::to_owned), workload: true }
     }
 
     fn series(&self, reader: Reader, legacy: bool, progress: CycleProgress) -> VariantSeries {
         let ownership = Ownership { instance: self.instance.clone(), ..Ownership::default() };
         let view = self.cluster.ownership_view(ownership);
-        VariantSeries::new(reader, view, self.cluster.watches(), legacy, progress)
+        let optional = OptionalSeries { legacy, workload: self.workload };
+        VariantSeries::new(reader, view, self.cluster.watches(), optional, progress)
     }
 
     /// Lines of `/metrics` without comments, sorted.

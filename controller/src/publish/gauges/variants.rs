@@ -21,6 +21,9 @@ impl VariantSeries {
         let info = exported.values().filter_map(|e| self.info(e));
         take(family("wva_variant_info", "What the variant scales, and how.", MetricType::GAUGE, info));
         for (name, help, value) in DECIDED {
+            if name == READY_REPLICAS && !self.optional.workload {
+                continue;
+            }
             let one = |e: &Exported<'_>| {
                 Some(self.variant_gauge(e, &[], value(e.variant.decision.as_ref()?, e.input?)?))
             };
@@ -33,7 +36,9 @@ impl VariantSeries {
         let queue = exported.values().filter_map(|e| Some(self.variant_gauge(e, &[], e.queue()?)));
         let help = "Requests that wait in the replicas that the last decision counted.";
         take(family("wva_variant_queue_length", help, MetricType::GAUGE, queue));
-        self.follow_families(exported, take);
+        if self.optional.workload {
+            self.follow_families(exported, take);
+        }
         let conditions = exported.values().flat_map(|e| self.conditions(e));
         let help = "Ready, and conditions of the variant that ask for action, with their status and reason.";
         take(family("wva_variant_condition", help, MetricType::GAUGE, conditions));
@@ -137,6 +142,9 @@ const fn mode(mode: Mode) -> &'static str {
     }
 }
 
+/// kube-state-metrics has it, too.
+const READY_REPLICAS: &str = "wva_variant_ready_replicas";
+
 type DecidedFigure = fn(&Decision, &Variant) -> Option<f64>;
 
 /// Name, help and value.
@@ -145,7 +153,7 @@ const DECIDED: [(&str, &str, DecidedFigure); 5] = [
         Some(input.cost.get())
     }),
     ("wva_variant_gpus", "GPUs of one replica.", |_, input| Some(f64::from(input.gpus_per_replica.0))),
-    ("wva_variant_ready_replicas", "Ready replicas that the last cycle saw.", |decision, _| {
+    (READY_REPLICAS, "Ready replicas that the last cycle saw.", |decision, _| {
         Some(f64::from(decision.ready))
     }),
     ("wva_variant_min_replicas", "Fewest replicas that the bounds allow.", |decision, _| {

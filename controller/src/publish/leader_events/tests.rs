@@ -1,7 +1,7 @@
 //! Queued events: what a leader writes, how often, and what is dropped.
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use wva_crds::events::{EventDraft, build_event};
+use wva_crds::events::{EventDraft, EventReason, EventSource, build_event};
 use wva_fakes::{FakeApi, Reply};
 
 use super::*;
@@ -23,8 +23,9 @@ fn pending(note: &str, at: Timestamp) -> Event {
         namespace: Some("wva".into()),
         ..ObjectReference::default()
     };
-    let reason = "ImmutableConfigChangeRejected";
-    build_event(&EventDraft { regarding, warning: true, reason, action: "Reject", note, reporter: None, at })
+    let reason = EventReason::ImmutableConfigChangeRejected;
+    let source = &EventSource::default();
+    build_event(&EventDraft { regarding, related: None, warning: true, reason, note, source, at })
 }
 
 /// Events sent while leading for this long.

@@ -11,11 +11,12 @@ use super::{NETWORK, Options};
 use crate::components::{Plan, Ready};
 use crate::pki::{self, CA};
 
-/// Controllers that tests need, by the long names of `--controllers`.
+/// Controllers that tests need, by the long names of `--controllers`. The API server of 1.30 finds the servers of an
+/// APIService by Endpoints.
 const CONTROLLERS: &str = "deployment-controller,replicaset-controller,statefulset-controller,\
     horizontal-pod-autoscaler-controller,namespace-controller,serviceaccount-controller,\
     serviceaccount-token-controller,root-ca-certificate-publisher-controller,garbage-collector-controller,\
-    endpointslice-controller,disruption-controller,clusterrole-aggregation-controller,\
+    endpoints-controller,endpointslice-controller,disruption-controller,clusterrole-aggregation-controller,\
     resourceclaim-controller,resourcequota-controller";
 
 pub(super) fn etcd(options: &Options, data: &Data, ports: &[u16]) -> Plan {

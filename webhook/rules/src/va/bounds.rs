@@ -43,7 +43,7 @@ pub(crate) const ORDER: Rule = Rule {
     ..DENY
 };
 
-fn check_count(facts: &Facts<'_>, field: &str, out: &mut Findings) {
+pub(super) fn check_count(facts: &Facts<'_>, field: &str, out: &mut Findings) {
     if let Some(value) = facts.spec(field).filter(|v| !v.is_null())
         && !integer(value).is_some_and(|n| (0..=i64::from(i32::MAX)).contains(&n))
     {

@@ -15,7 +15,11 @@ const KNOWN_ANNOTATIONS: &[&str] = &[
     MODE_ANNOTATION, ALLOW_INSTANCE_CHANGE_ANNOTATION, ALLOW_SHARED_TARGET_ANNOTATION,
     POD_DELETION_COST_ANNOTATION,
 ];
-const KNOWN_SPEC: &[&str] = &["scaleTargetRef", "modelID", "variantCost", "minReplicas", "maxReplicas"];
+/// Fields of the spec.
+pub const SPEC_FIELDS: &[&str] = &[
+    "scaleTargetRef", "modelID", "variantCost", "minReplicas", "maxReplicas", "accelerator", "mode",
+    "fixedReplicas",
+];
 
 pub(crate) const LABELS: Rule = Rule {
     code: "WVA-VA-056",
@@ -45,9 +49,9 @@ pub(crate) const SPEC: Rule = Rule {
            suggests the correct name.",
     check: Check::Variant(|facts, out| {
         let Some(spec) = facts.get(&["spec"]).and_then(|s| s.as_object()) else { return };
-        for key in spec.keys().filter(|k| !KNOWN_SPEC.contains(&k.as_str())) {
+        for key in spec.keys().filter(|k| !SPEC_FIELDS.contains(&k.as_str())) {
             let suggestion =
-                nearest(key, KNOWN_SPEC).map(|k| format!("; did you mean {k}?")).unwrap_or_default();
+                nearest(key, SPEC_FIELDS).map(|k| format!("; did you mean {k}?")).unwrap_or_default();
             out.add_at(join_field("spec", key), "", suggestion);
         }
     }),

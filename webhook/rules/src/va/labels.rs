@@ -1,6 +1,7 @@
 //! Rules about the accelerator label and the annotations for mode and pod deletion cost.
 
 use serde_json::Value;
+use wva_crds::intent::{Mode, stated_accelerator};
 use wva_crds::names::{ACCELERATOR_LABEL, MODE_ANNOTATION, POD_DELETION_COST_ANNOTATION};
 
 use crate::facts::Target;
@@ -22,14 +23,15 @@ pub(crate) const ACCELERATOR_SHORT: Rule = Rule {
 pub(crate) const ACCELERATOR_ABSENT: Rule = Rule {
     code: "WVA-VA-055",
     field: "metadata.labels",
-    message: "unknown accelerator; set inference.optimization/acceleratorName, such as H100",
-    docs: "The accelerator label is missing and the target does not determine the accelerator. Metrics then have the \
-           accelerator `unresolved`.",
+    message: "unknown accelerator; set spec.accelerator, such as H100",
+    docs: "`spec.accelerator` and the accelerator label are missing, and the target does not determine the accelerator. \
+           Metrics then have the accelerator `unresolved`.",
     check: Check::Variant(|facts, out| {
         let labels = facts.get(&["metadata", "labels"]);
         if facts.is_accelerator_known != Some(true)
             && labels.is_none_or(Value::is_object)
             && facts.label(ACCELERATOR_LABEL).is_none()
+            && stated_accelerator(facts.object).is_none()
         {
             out.add("", "");
         }
@@ -84,7 +86,10 @@ pub(crate) const DELETION_COST_UNUSED: Rule = Rule {
     ..WARN
 };
 
-fn is_mode(mode: &str) -> bool {
-    let fixed = |n: &str| n.bytes().all(|b| b.is_ascii_digit()) && n.parse::<i32>().is_ok();
-    matches!(mode, "auto" | "recommend" | "paused") || mode.strip_prefix("fixed=").is_some_and(fixed)
+fn is_mode(text: &str) -> bool {
+    match text.parse() {
+        Ok(Mode::Fixed(number)) => i32::try_from(number).is_ok(),
+        Ok(_) => !text.is_empty(),
+        Err(_) => false,
+    }
 }

@@ -1,7 +1,8 @@
 //! Nothing scales the workload: no autoscaler reads its metric, or an HPA selects series that the variant never has.
 
 use serde_json::Value;
-use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION, UNRESOLVED_ACCELERATOR};
+use wva_crds::intent::{Mode, stated_accelerator};
+use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, UNRESOLVED_ACCELERATOR};
 
 use crate::facts::Facts;
 use crate::rule::{Check, Rule, Scope, WARN};
@@ -19,7 +20,7 @@ pub(crate) const NONE: Rule = Rule {
            if HPAs are not watched, if the controller may not see all ScaledObjects, or in mode `recommend`. It is also \
            omitted in the first two minutes of a variant, because its HPA may follow in the same apply.",
     check: Check::Variant(|facts, out| {
-        let recommends = facts.annotation(MODE_ANNOTATION).and_then(Value::as_str) == Some("recommend");
+        let recommends = Mode::stated(facts.object) == Some(Mode::Recommend);
         if facts.has_all_readers && facts.readers.is_empty() && !recommends {
             out.add("", "");
         }
@@ -65,9 +66,9 @@ fn series_labels<'a>(facts: &Facts<'a>) -> SeriesLabels<'a> {
             all.add("namespace", [Some(namespace), Some(own)]);
         }
     }
-    match facts.label(ACCELERATOR_LABEL) {
-        Some(Value::String(name)) if !name.is_empty() => all.add("accelerator_type", [Some(name.as_str())]),
-        None if facts.is_accelerator_known == Some(false) => {
+    match (stated_accelerator(facts.object), facts.label(ACCELERATOR_LABEL)) {
+        (Some(name), _) => all.add("accelerator_type", [Some(name)]),
+        (None, None) if facts.is_accelerator_known == Some(false) => {
             all.add("accelerator_type", [Some(UNRESOLVED_ACCELERATOR)]);
         }
         _ => {}

@@ -18,6 +18,9 @@ const SUPPORTED: &[(&str, &str)] = &[
     ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
 ];
 
+/// Kinds of the group `apps` that are not [`NOT_SCALABLE`]. Same kinds as in the CRD.
+const APPS: &[&str] = &["Deployment", "StatefulSet", "ReplicaSet"];
+
 /// Same limit as in the CRD.
 const MAX_KIND_CHARS: usize = 63;
 /// Same limit as in the CRD.
@@ -89,6 +92,32 @@ pub(crate) const API_VERSION: Rule = Rule {
     ..DENY
 };
 
+pub(crate) const GROUP: Rule = Rule {
+    code: "WVA-VA-022",
+    field: "spec.scaleTargetRef.apiVersion",
+    reads: &[&["spec", "scaleTargetRef", "apiVersion"], &["spec", "scaleTargetRef", "kind"]],
+    message: "{found} has no kind {other}; set the apiVersion of the kind, such as leaderworkerset.x-k8s.io/v1 for a \
+              LeaderWorkerSet",
+    docs: "The group `apps`, which is the default, does not have this `spec.scaleTargetRef.kind`. A kind of another group \
+           needs its `apiVersion`: without it the workload would never be found.",
+    check: Check::Variant(|facts, out| {
+        if let Some(target) = Target::from_object(facts.object).filter(has_kind_of_another_group) {
+            out.add(quote(&target.api_version), quote(&target.kind));
+        }
+    }),
+    ..DENY
+};
+
+/// Other rules deny an empty or a long kind.
+fn has_kind_of_another_group(target: &Target) -> bool {
+    let kind = target.kind.as_str();
+    let is_kind = (1..=MAX_KIND_CHARS).contains(&kind.chars().count());
+    target.api_version.starts_with("apps/")
+        && is_kind
+        && !APPS.contains(&kind)
+        && !NOT_SCALABLE.contains(&kind)
+}
+
 pub(crate) const UNKNOWN: Rule = Rule {
     code: "WVA-VA-051",
     field: "spec.scaleTargetRef",
@@ -101,7 +130,8 @@ pub(crate) const UNKNOWN: Rule = Rule {
         let is_supported = SUPPORTED.contains(&(target.api_version.as_str(), target.kind.as_str()));
         // Other rules deny an empty kind or version.
         let is_complete = !target.api_version.is_empty() && !target.kind.is_empty();
-        if is_complete && !is_supported && !NOT_SCALABLE.contains(&target.kind.as_str()) {
+        let is_denied = NOT_SCALABLE.contains(&target.kind.as_str()) || has_kind_of_another_group(&target);
+        if is_complete && !is_supported && !is_denied {
             out.add(quote(&format!("{} {}", target.api_version, target.kind)), "");
         }
     }),

@@ -22,7 +22,7 @@ fn case(code: &'static str, path: &[&str], accepted: Value, denied: Value) -> Ca
 }
 
 fn cases() -> Vec<Case> {
-    spec_cases().into_iter().chain(metadata_cases()).collect()
+    spec_cases().into_iter().chain(intent_cases()).chain(metadata_cases()).collect()
 }
 
 fn spec_cases() -> Vec<Case> {
@@ -71,6 +71,53 @@ fn spec_cases() -> Vec<Case> {
             json!([{"minReplicas": 3, "maxReplicas": 2}, {"minReplicas": 3.0, "maxReplicas": 2}]),
         ),
         case("WVA-VA-018", &["spec"], json!({}), json!([null, []])),
+    ]
+}
+
+fn intent_cases() -> [Case; 7] {
+    let target = ["spec", "scaleTargetRef"];
+    let paused = json!({"annotations": {MODE: "paused"}});
+    [
+        case(
+            "WVA-VA-022",
+            &target,
+            json!({"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}),
+            json!([{"kind": "LeaderWorkerSet"}, {"apiVersion": "apps/v2", "kind": "Rollout"}]),
+        ),
+        case(
+            "WVA-VA-023",
+            &[],
+            json!({"metadata": {"labels": null}, "spec": {"accelerator": "L4"}}),
+            json!([
+                {"metadata": {"labels": null}, "spec": {"accelerator": "H"}},
+                {"metadata": {"labels": null}, "spec": {"accelerator": "H100 NVL"}},
+                {"metadata": {"labels": null}, "spec": {"accelerator": "A".repeat(64)}},
+                {"spec": {"accelerator": 100}},
+            ]),
+        ),
+        case("WVA-VA-024", &["spec", "mode"], json!("Paused"), json!(["paused", "", 1])),
+        case(
+            "WVA-VA-025",
+            &["spec"],
+            json!({"mode": "Fixed", "fixedReplicas": 0}),
+            json!([{"mode": "Fixed", "fixedReplicas": -1}, {"mode": "Fixed", "fixedReplicas": "3"}]),
+        ),
+        case(
+            "WVA-VA-026",
+            &["spec"],
+            json!({"mode": "Fixed", "fixedReplicas": 3}),
+            json!([{"mode": "Fixed"}, {"mode": "Auto", "fixedReplicas": 3}, {"fixedReplicas": 3}]),
+        ),
+        case("WVA-VA-027", &["spec", "accelerator"], json!("H100"), json!(["A100"])),
+        case(
+            "WVA-VA-028",
+            &[],
+            json!({"metadata": paused, "spec": {"mode": "Paused"}}),
+            json!([
+                {"metadata": paused, "spec": {"mode": "Auto"}},
+                {"metadata": {"annotations": {MODE: "fixed=3"}}, "spec": {"mode": "Fixed", "fixedReplicas": 4}},
+            ]),
+        ),
     ]
 }
 

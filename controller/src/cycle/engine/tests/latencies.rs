@@ -3,7 +3,7 @@
 use prometheus::TextEncoder;
 
 use super::*;
-use crate::publish::gauges::VariantSeries;
+use crate::publish::gauges::{OptionalSeries, VariantSeries};
 
 const OBJECTIVES: &str = "{analyzerName: percentage, ttftSlo: 500, itlSlo: 30}";
 
@@ -44,7 +44,9 @@ async fn with_objectives(answers: FakeReply, entry: &str) -> (Bench, Feed) {
 fn attainment_series(bench: &Bench) -> Vec<String> {
     let (reader, mut text) = (bench.engine.published.subscribe(), String::new());
     let scope = bench.cluster.ownership_view(Ownership::default());
-    let series = VariantSeries::new(reader, scope, bench.cluster.watches(), false, CycleProgress::default());
+    let optional = OptionalSeries { legacy: false, workload: true };
+    let series =
+        VariantSeries::new(reader, scope, bench.cluster.watches(), optional, CycleProgress::default());
     series.for_each_family(&mut |family| text += &TextEncoder::new().encode_to_string(&[family]).unwrap());
     text.lines().filter(|line| line.starts_with("wva_slo_attainment_ratio{")).map(str::to_owned).collect()
 }

@@ -54,6 +54,6 @@ async fn reworded_messages_change_no_decision_and_no_event() {
         assert_eq!(next.decision, same.decision);
         assert_eq!(next.inherited.problems, ReportedState::from_publication(&first).problems);
         let events: Vec<_> = transitions(&next.inherited, &next).iter().map(|e| e.reason).collect();
-        assert_eq!(events, Vec::<&str>::new(), "{status}");
+        assert_eq!(events, [], "{status}");
     }
 }

@@ -1,5 +1,7 @@
 //! Series for charts and alerts.
 
+use std::collections::BTreeSet;
+
 use super::*;
 
 /// A cycle on variant `a` of model `m` with this input and these settings.
@@ -49,6 +51,20 @@ fn a_variant_is_described() {
     ] {
         assert_eq!(values(&lines, &format!("wva_variant_{name}{{")), [format!("}} {value}")], "{name}");
     }
+}
+
+#[test]
+fn series_that_kube_state_metrics_has_are_optional() {
+    let names = |workload: bool| -> BTreeSet<String> {
+        let mut scope = Scope { workload, ..Scope::new(None, None) };
+        scope.cluster.deployment("a", 2, 2);
+        let lines = scope.lines(cycle(json!({"ready": 1}), json!({})), false);
+        lines.iter().filter_map(|line| Some(line.split('{').next()?.to_owned())).collect()
+    };
+    let (all, fewer) = (names(true), names(false));
+    let gone: Vec<&String> = all.difference(&fewer).collect();
+    assert_eq!(gone, ["wva_variant_ready_replicas", "wva_variant_scale_target_replicas"]);
+    assert!(fewer.is_subset(&all) && fewer.contains("wva_desired_replicas"));
 }
 
 #[test]
