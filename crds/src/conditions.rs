@@ -269,6 +269,8 @@ reasons! {
     YieldsTo = "YieldsTo",
     /// More replicas do not help.
     ObjectiveOutOfReach = "ObjectiveOutOfReach",
+    /// Fewer requests than `sloTarget` asks for were within the objectives.
+    SloTargetMissed = "SloTargetMissed",
 }
 
 impl ConditionReason {
@@ -286,7 +288,7 @@ impl fmt::Display for ConditionReason {
 }
 
 /// `Ready=True`: the most important trouble, or none.
-const READY: [R; 15] = [
+const READY: [R; 16] = [
     R::SignalNotFollowed,
     R::WaitingForQuota,
     R::Paused,
@@ -300,6 +302,7 @@ const READY: [R; 15] = [
     R::Stuck,
     R::NotCarriedOut,
     R::ObjectiveOutOfReach,
+    R::SloTargetMissed,
     R::InvalidConfiguration,
     R::Ready,
 ];
@@ -337,7 +340,7 @@ const SIGNAL_PROBLEMS: [R; 18] = [
     R::NotCarriedOut,
 ];
 
-const UNMET: [R; 12] = [
+const UNMET: [R; 13] = [
     R::AtMaximum,
     R::LimitedByGpus,
     R::LimitedByQuota,
@@ -350,6 +353,7 @@ const UNMET: [R; 12] = [
     R::Fixed,
     R::RecommendOnly,
     R::ObjectiveOutOfReach,
+    R::SloTargetMissed,
 ];
 
 #[cfg(test)]

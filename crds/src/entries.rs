@@ -30,7 +30,8 @@ pub use throughput::Throughput;
 #[doc(hidden)]
 pub use units::deserialize_number;
 pub use units::{
-    Amount, Fraction, Millis, OutOfRange, PositiveDuration, PositiveDurationError, PositiveFraction, Priority,
+    Amount, Fraction, Millis, OutOfRange, PositiveDuration, PositiveDurationError, PositiveFraction,
+    Priority, SloTarget,
 };
 
 /// Most entries of a map. More take longer than a review may, and a megabyte of the shortest ones takes fifty megabytes of

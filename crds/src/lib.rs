@@ -22,6 +22,6 @@ pub mod variant;
 pub use conditions::{ConditionReason, ConditionStatus, ConditionType};
 pub use duration::GoDuration;
 pub use variant::{
-    Actuation, ControllerState, LearnedCurves, OptimizedAlloc, RefusedCount, ScaleTargetRef,
+    Actuation, ControllerState, LearnedCurves, LearnedReserve, OptimizedAlloc, RefusedCount, ScaleTargetRef,
     VariantAutoscaling, VariantAutoscalingSpec, VariantAutoscalingStatus, VariantMode,
 };

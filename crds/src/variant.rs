@@ -209,6 +209,25 @@ pub struct LearnedCurves {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub samples: i64,
+    /// What the model needed beyond its usual load, if it has a `sloTarget`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<LearnedReserve>,
+}
+
+/// What requests of the model needed beyond its usual load.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LearnedReserve {
+    /// Usual arrival rate in requests per second.
+    #[serde(default)]
+    pub usual: f64,
+    /// Ratio of need to usual load that the share in `sloTarget` did not exceed.
+    #[serde(default)]
+    pub ratio: f64,
+    /// Observed time in steps of 15 s.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub steps: i64,
 }
 
 /// State for a new leader, in addition to the target.

@@ -294,7 +294,7 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 
 {{/* "true" if the release has a map of service classes, with the objectives of its own variant. */}}
 {{- define "wva.hasServiceClass" -}}
-{{- if and (include "wva.hasVariant" .) (or .Values.va.itlSlo .Values.va.ttftSlo .Values.va.sloTpot .Values.va.sloTtft) }}true{{ end }}
+{{- if and (include "wva.hasVariant" .) (or .Values.va.itlSlo .Values.va.ttftSlo .Values.va.sloTpot .Values.va.sloTtft .Values.va.sloTarget) }}true{{ end }}
 {{- end }}
 
 {{/* "true" if the release renders webhook configurations. */}}

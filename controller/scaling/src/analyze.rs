@@ -15,7 +15,7 @@ use self::at_router::LoadAtRouter;
 pub(crate) use self::engine_args::has_config_file;
 pub use self::engine_args::{RELEASE, engine_arguments};
 pub use self::shell_words::split_shell_words;
-pub(crate) use self::throughput::speed_estimate;
+pub(crate) use self::throughput::{reserve_estimate, speed_estimate};
 pub(crate) use self::token::OBSERVATIONS;
 use crate::draft::Draft;
 use crate::limit::Ledger;

@@ -19,7 +19,7 @@ pub(crate) use self::budget::{BetterModel, quota_budget};
 pub use self::budget::{QuotaShortage, WaitingReplicas, YieldedBudget};
 pub(crate) use self::figures::format_figure;
 pub use self::figures::{AnalysisError, FallbackSource, Load, Tokens};
-pub use self::flow::{Flow, MissingSignal, Objective};
+pub use self::flow::{Flow, MissingSignal, Objective, TargetFigures};
 
 /// Why a step was taken or not. Figures are boxed or shared, because a cycle of a large fleet keeps tens of thousands
 /// of reasons.
@@ -212,6 +212,18 @@ pub enum Reason {
         #[serde(flatten)]
         flow: Box<Flow>,
     },
+    /// Fewer replicas would not keep the share of requests in `sloTarget`.
+    ReserveForTarget {
+        /// Counted requests.
+        #[serde(flatten)]
+        flow: Box<Flow>,
+    },
+    /// Fewer requests than `sloTarget` asks for were within the objectives.
+    SloTargetMissed {
+        /// Measured shares.
+        #[serde(flatten)]
+        target: TargetFigures,
+    },
     /// One spare replica is kept warm while arrivals rise steeply.
     WarmSpare {
         /// Counted requests.
@@ -348,6 +360,7 @@ impl Reason {
             | Self::Backlog { flow }
             | Self::WarmSpare { flow }
             | Self::RecurringBursts { flow }
+            | Self::ReserveForTarget { flow }
             | Self::HeldPeak { flow, .. }
             | Self::CapacityAboveNeed { flow }
             | Self::NotLearnt { flow } => Some(flow),
@@ -356,7 +369,7 @@ impl Reason {
     }
 
     /// True for what a draft says before the load: what became of the last target, replicas that are stalled or
-    /// slow, and objectives out of reach.
+    /// slow, and objectives that are out of reach or missed.
     pub(crate) const fn precedes_analysis(&self) -> bool {
         matches!(
             self,
@@ -366,6 +379,7 @@ impl Reason {
                 | Self::NoProgress { .. }
                 | Self::SlowReplicas { .. }
                 | Self::ObjectiveOutOfReach { .. }
+                | Self::SloTargetMissed { .. }
         )
     }
 }

@@ -29,7 +29,8 @@ pub use returned::ReturnedReplicas;
 pub use router::RouterLoad;
 pub use wake::WakeObstacle;
 pub use work::{
-    Ceiling, Curve, NeedPeak, PodHistory, PromptShare, SpeedEstimate, StepTimes, ThroughputMemory, WorkSample,
+    Ceiling, Curve, NeedPeak, PodHistory, PromptShare, Reserve, ReserveEstimate, SpeedEstimate, StepTimes,
+    ThroughputMemory, WorkSample,
 };
 pub use wva_crds::entries::{AnalyzerName, Priority, SaturationEntry, ScaleToZeroEntry, WarmSpare};
 pub use wva_crds::intent::{Mode, ModeError};
@@ -120,6 +121,9 @@ pub struct Model {
     /// First tokens against their objective. `None`: no objective, or no histogram.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lateness: Option<Lateness>,
+    /// The same of the times between two tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub itl_lateness: Option<Lateness>,
     /// Measured shares within the objectives. No rule reads them.
     #[serde(default, skip_serializing_if = "Attainment::is_empty")]
     pub attainment: Attainment,
@@ -296,6 +300,9 @@ pub struct Variant {
     /// Learned by an earlier leader.
     #[serde(default, rename = "known", skip_serializing_if = "Option::is_none")]
     pub speed_estimate: Option<SpeedEstimate>,
+    /// Learned by an earlier leader of its model.
+    #[serde(default, rename = "knownReserve", skip_serializing_if = "Option::is_none")]
+    pub reserve_estimate: Option<ReserveEstimate>,
     /// Part of a request that its pods serve (label `llm-d.ai/role`). `None`: whole requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,

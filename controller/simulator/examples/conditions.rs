@@ -9,6 +9,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use wva_simulator::policy::hindsight;
+use wva_simulator::run::Setting;
 use wva_simulator::scenario::{self, Scenario, Spec};
 use wva_simulator::study::{Study, run_study};
 
@@ -28,6 +30,9 @@ struct Condition {
     scenario: Value,
     #[serde(default)]
     variant: Value,
+    /// Every fleet begins with the replicas that the requests of the first ten minutes need.
+    #[serde(default)]
+    warm: bool,
     /// Of the policy `throughput`. `objectives: true` states those of the scenario.
     #[serde(default)]
     saturation: Map<String, Value>,
@@ -40,7 +45,8 @@ struct Options {
 }
 
 /// Policies of the table, in its order: the chart's settings, and those that llm-d publishes.
-const POLICIES: [&str; 8] = ["throughput", "token", "hpa", "queue", "token-aware", "slo-aware", "fixed", "oracle"];
+const POLICIES: [&str; 8] =
+    ["throughput", "token", "hpa", "queue", "token-aware", "slo-aware", "fixed", "oracle"];
 
 const USAGE: &str = "usage: conditions FILE SEEDS [--only CONDITION] [--policies NAME,NAME]";
 
@@ -77,6 +83,9 @@ fn print_table(file: &Path, options: &Options) -> Result<(), Box<dyn Error>> {
             eprintln!("{base}: {}", condition.name);
             let scenario = read(&folder.join(base), condition, &options.policies)?;
             let studies = run_study(&scenario, options.seeds, |_| {});
+            if condition.warm {
+                eprintln!("warm: {}", scenario.setting.variants[0].initial);
+            }
             let cells: Vec<String> = studies.iter().take(options.policies.len()).map(cell).collect();
             println!("| {} | {} | {} |", scenario.name, condition.name, cells.join(" | "));
         }
@@ -103,7 +112,15 @@ fn read(path: &Path, condition: &Condition, policies: &[String]) -> Result<Scena
     }
     tree["policies"] = built.into();
     let spec = Spec::read(&tree)?;
-    Ok(spec.build(spec.read_trace(path, File::open)?)?)
+    let mut scenario = spec.build(spec.read_trace(path, File::open)?)?;
+    if condition.warm {
+        let beginning = Setting { duration: 600.0, ..scenario.setting.clone() };
+        let size = hindsight::best_size(&beginning, 1);
+        for variant in &mut scenario.setting.variants {
+            variant.initial = size;
+        }
+    }
+    Ok(scenario)
 }
 
 fn policy(name: &str, condition: &Condition, objectives: &Value) -> Result<Value, Box<dyn Error>> {

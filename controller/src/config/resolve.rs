@@ -72,6 +72,7 @@ impl Settings {
             if let Some(objectives) = best {
                 entry.itl_slo = entry.itl_slo.or(objectives.itl);
                 entry.ttft_slo = entry.ttft_slo.or(objectives.ttft);
+                entry.slo_target = entry.slo_target.or(objectives.target);
                 if proactive {
                     entry.analyzer_name = Some(AnalyzerName::Throughput);
                 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use wva_crds::entries::{Millis, Priority, Scoped, parse_objectives};
+use wva_crds::entries::{Millis, Priority, Scoped, SloTarget, parse_objectives};
 
 use super::parsed_map::{MapEntry, join_faults};
 
@@ -22,6 +22,9 @@ pub(super) struct Objectives {
     pub(super) priority: Priority,
     pub(super) itl: Option<Millis>,
     pub(super) ttft: Option<Millis>,
+    /// Percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) target: Option<SloTarget>,
 }
 
 /// What the classes of a model say of it in a namespace. The lowest priority number is the best.
@@ -68,6 +71,7 @@ impl MapEntry for ServiceClasses {
                 priority: objective.priority,
                 itl: objective.itl,
                 ttft: objective.ttft,
+                target: objective.target,
             };
             if all.insert(name, objectives).is_some() {
                 let (class, model) = (objective.class, objective.model);

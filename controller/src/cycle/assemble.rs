@@ -216,6 +216,7 @@ impl<'a> CycleInputs<'a> {
         let current = workload.replicas.current;
         variant.obstacles = self.scaled_by.obstacles(key, current, &remembered.follow, self.at);
         variant.speed_estimate = m.status.learned;
+        variant.reserve_estimate = m.status.reserve;
         variant.role = workloads::role_of_labels(&workload.pod_labels);
         let cold_start = remembered.cold_start.update(self.cold_starts.get(key).copied());
         variant.cold_start = cold_start.map(truncate_to_millis);

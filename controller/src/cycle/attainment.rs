@@ -134,7 +134,8 @@ impl AttainmentTracker {
             };
             let is_at_router = own.ttft.as_ref().is_some_and(|ttft| ttft.is_at_router);
             model.attainment = Attainment { ttft: shares(&own.ttft), itl: shares(&own.itl), is_at_router };
-            model.lateness = own.ttft.as_ref().and_then(|ttft| ttft.lateness(now));
+            let lateness = |history: &Option<LatencyHistory>| history.as_ref().and_then(|h| h.lateness(now));
+            (model.lateness, model.itl_lateness) = (lateness(&own.ttft), lateness(&own.itl));
         }
     }
 }

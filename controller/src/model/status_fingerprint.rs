@@ -92,6 +92,8 @@ fn digest(status: &VariantAutoscalingStatus) -> u64 {
     status.mode.hash(&mut hasher);
     let learned = status.learned.as_ref();
     learned.map(|l| ([l.a, l.b, l.c].map(f64::to_bits), l.samples)).hash(&mut hasher);
+    let reserve = learned.and_then(|l| l.reserve.as_ref());
+    reserve.map(|r| ([r.usual, r.ratio].map(f64::to_bits), r.steps)).hash(&mut hasher);
     status.cold_start_seconds.hash(&mut hasher);
     status.controller_state.as_ref().filter(|_| !has_newer_state(status)).hash(&mut hasher);
     let conditions = status.conditions.iter().filter(|c| ConditionType::is_known(&c.type_));

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::read::{non_empty_text, non_null};
-use super::units::{Amount, Fraction, Millis, PositiveDuration, PositiveFraction, schema};
+use super::units::{Amount, Fraction, Millis, PositiveDuration, PositiveFraction, SloTarget, schema};
 
 /// One entry of the saturation map. Missing fields are inherited.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -68,12 +68,14 @@ pub struct SaturationEntry {
     /// Throughput analyzer: objective for the time to first token in milliseconds, above 0. Default: the objective of a service class, if any.
     #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub ttft_slo: Option<Millis>,
+    /// Throughput analyzer: share of the requests within ttftSlo and itlSlo that is to be kept, in percent, from 90 to 99.9. wva keeps a reserve for it. Default: no reserve.
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
+    pub slo_target: Option<SloTarget>,
     /// Throughput analyzer: share of a replica's throughput to plan with, above 0 and at most 1. Default 0.95, or 0.85 without itlSlo.
     #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub utilization: Option<PositiveFraction>,
-    /// Throughput analyzer: how long the highest demand is held, a Go duration above 0. Default 5m.
+    /// Throughput analyzer: how long the highest demand is held, a Go duration above 0. Default 5m, or the measured time from a decision to a serving replica if that is longer.
     #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "5m"))]
     pub hold: Option<PositiveDuration>,
     /// Throughput analyzer: time to drain a backlog, a Go duration above 0. Default 2m.
     #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
@@ -105,6 +107,7 @@ impl SaturationEntry {
             optimizer: own.optimizer.or(base.optimizer),
             itl_slo: own.itl_slo.or(base.itl_slo),
             ttft_slo: own.ttft_slo.or(base.ttft_slo),
+            slo_target: own.slo_target.or(base.slo_target),
             utilization: own.utilization.or(base.utilization),
             hold: own.hold.or(base.hold),
             drain: own.drain.or(base.drain),

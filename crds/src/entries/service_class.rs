@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::read::{Entry, Fault, ParsedEntry, non_null, read_text};
-use super::units::{Millis, Priority};
+use super::units::{Millis, Priority, SloTarget};
 use crate::names::SERVICE_CLASSES_KEY;
 
 /// One row of the list `serviceClasses`: one class and one model.
@@ -36,6 +36,9 @@ pub struct ServiceClassRow {
     /// Objective for the time to first token in milliseconds, above 0. Default: none.
     #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub ttft_slo: Option<Millis>,
+    /// Share of the requests within the objectives that is to be kept, in percent, from 90 to 99.9. Default: no reserve.
+    #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
+    pub slo_target: Option<SloTarget>,
     /// Old name of `itlSlo`.
     #[serde(rename = "slo-itl", default)]
     #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
@@ -92,6 +95,9 @@ pub struct ServiceClassModel {
     /// Objective for the time to first token in milliseconds, above 0. Default: none.
     #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub ttft_slo: Option<Millis>,
+    /// Share of the requests within the objectives that is to be kept, in percent, from 90 to 99.9. Default: no reserve.
+    #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
+    pub slo_target: Option<SloTarget>,
     /// Old name of `itlSlo`.
     #[serde(rename = "slo-tpot", default)]
     #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
@@ -136,6 +142,8 @@ pub struct Objective {
     pub itl: Option<Millis>,
     /// Time to first token.
     pub ttft: Option<Millis>,
+    /// Share of the requests that is to be kept within both.
+    pub target: Option<SloTarget>,
 }
 
 /// Parses one entry of a service-class map.
@@ -152,6 +160,7 @@ pub fn parse_objectives(key: &str, text: &str) -> Result<Vec<Objective>, Vec<Fau
             namespaces: row.namespaces,
             itl: row.itl_slo.or(row.slo_itl),
             ttft: row.ttft_slo.or(row.slo_ttw),
+            target: row.slo_target,
         };
         return Ok(rows.into_iter().map(objective).collect());
     }
@@ -168,6 +177,7 @@ pub fn parse_objectives(key: &str, text: &str) -> Result<Vec<Objective>, Vec<Fau
         namespaces: namespaces.clone(),
         itl: model.itl_slo.or(model.slo_tpot),
         ttft: model.ttft_slo.or(model.slo_ttft),
+        target: model.slo_target,
     };
     Ok(data.into_iter().map(objective).collect())
 }

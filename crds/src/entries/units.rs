@@ -135,6 +135,12 @@ quantity!(
 schema!(PositiveFraction, { "type": "number", "exclusiveMinimum": 0, "maximum": 1 });
 
 quantity!(
+    /// Share of requests to keep within their objectives, in percent, 90 to 99.9.
+    SloTarget, "the share", "from 90 to 99.9", |v| (90.0..=99.9).contains(&v)
+);
+schema!(SloTarget, { "type": "number", "minimum": 90, "maximum": 99.9 });
+
+quantity!(
     /// Any other non-negative number: requests, tokens, bytes, blocks or a tolerance. Finite, 0 or more.
     Amount, "the value", "of 0 or more", |v| v >= 0.0
 );

@@ -48,6 +48,8 @@ event_reasons! {
     SignalNotFollowed => "CheckAutoscaler",
     /// The model needs more than the maximum of the variant.
     AtMaximum => "Limit",
+    /// Fewer requests than `sloTarget` asks for were within the objectives.
+    SloTargetMissed => "MeasureObjectives",
     /// No GPUs of its type are left.
     LimitedBy => "Limit",
     /// A ResourceQuota leaves too little.

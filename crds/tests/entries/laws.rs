@@ -10,7 +10,7 @@ use super::{check, read, validator};
 /// Texts that are valid for some fields only.
 const TEXTS: &[&str] = &[
     "", "m", "5m", "0s", "0", "10", "1h30m", "500ms", "-5s", "+1m", "1.5h", ".5s", "5 m", "auto", "on",
-    "off", "saturation", "throughput", "exact", "costAware", "Saturation", "true", "0.8",
+    "off", "99", "saturation", "throughput", "exact", "costAware", "Saturation", "true", "0.8",
 ];
 
 /// Values that are valid for some fields only.
@@ -18,6 +18,7 @@ fn near_miss() -> impl Strategy<Value = Value> {
     prop_oneof![
         3 => (-2i32..12).prop_map(|n| json!(f64::from(n) / 4.0)),
         2 => (-1i64..7).prop_map(|n| json!(n)),
+        1 => proptest::sample::select(&[89.9, 90.0, 99.0, 99.9, 99.91][..]).prop_map(|n| json!(n)),
         1 => prop_oneof![Just(json!(1e300)), Just(json!(-0.0)), Just(json!(u64::MAX)), Just(json!(5e-324))],
         4 => proptest::sample::select(TEXTS).prop_map(|t| json!(t)),
         1 => any::<bool>().prop_map(|b| json!(b)),
@@ -36,15 +37,15 @@ fn map_of(keys: &'static [&'static str]) -> impl Strategy<Value = Value> {
 const SATURATION: &[&str] = &[
     "model_id", "namespace", "kvCacheThreshold", "queueLengthThreshold", "kvSpareTrigger",
     "queueSpareTrigger", "enableLimiter", "analyzerName", "shadowAnalyzer", "scaleUpThreshold",
-    "scaleDownBoundary", "itlSlo", "ttftSlo", "utilization", "hold", "drain", "warmSpare", "optimizer",
-    "modelID", "kvcachethreshold",
+    "scaleDownBoundary", "itlSlo", "ttftSlo", "sloTarget", "utilization", "hold", "drain", "warmSpare",
+    "optimizer", "modelID", "kvcachethreshold",
 ];
 const SCALE_TO_ZERO: &[&str] = &[
     "model_id", "namespace", "enable_scale_to_zero", "allow_failed_requests", "retention_period", "modelId",
     "enableScaleToZero",
 ];
-const ROW: &[&str] = &["slo-itl", "slo-ttw", "slo-tpot", "priority", "name"];
-const MODEL: &[&str] = &["slo-tpot", "slo-ttft", "slo-itl", "model"];
+const ROW: &[&str] = &["slo-itl", "slo-ttw", "slo-tpot", "sloTarget", "priority", "name"];
+const MODEL: &[&str] = &["slo-tpot", "slo-ttft", "slo-itl", "sloTarget", "model"];
 
 /// A valid value with some fields replaced, so that required fields are mostly present.
 fn with_changes(base: Value, keys: &'static [&'static str]) -> impl Strategy<Value = Value> {

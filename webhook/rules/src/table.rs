@@ -82,6 +82,7 @@ pub static RULES: &[Rule] = &[
     merged::LEFT_OUT,
     entries::NO_OPTIMIZER,
     entries::OLD_OBJECTIVE,
+    entries::NOT_MEASURED,
     autoscalers::ALL_VARIANTS,
     autoscalers::MULTIPLIES,
     autoscalers::TOLERANCE,

@@ -2,6 +2,7 @@
 //! arrival rate before queues fill.
 
 mod arrivals;
+mod availability;
 mod bursts;
 mod capacity;
 mod ceiling;
@@ -15,8 +16,10 @@ mod prompts;
 mod proposals;
 mod queueing;
 mod queues;
+mod reserve;
 mod roles;
 mod trend;
+mod unlearned;
 
 #[cfg(test)]
 mod tests;
@@ -29,12 +32,14 @@ use self::engine_speed::{EngineSpeed, LearnedEngines, engine_speeds, replica_thr
 use self::evidence::{CycleEvidence, is_curve_of, record_proven, update_curves};
 pub(super) use self::planned::planned_requests;
 use self::queues::{backlog_rate, waiting_requests, waiting_time};
+use self::reserve::Kept;
 use self::roles::RoleSubsets;
 use self::trend::ArrivalForecast;
+use self::unlearned::unlearned_verdict;
 use super::Verdict;
 use crate::reason::{MissingSignal, Reason};
-use crate::snapshot::{Curve, Role, SpeedEstimate, StepTimes, ThroughputMemory, Variant};
-use crate::units::{Amount, amount, count, mean, seconds, to_finite, to_u32};
+use crate::snapshot::{Curve, ReserveEstimate, Role, SpeedEstimate, StepTimes, ThroughputMemory, Variant};
+use crate::units::{amount, count, mean, seconds, to_finite, to_u32};
 use crate::view::{ModelView, Sample, VariantView};
 
 /// Assumed if the cold start is unknown, seconds.
@@ -49,15 +54,6 @@ const SATURATED_KV: f64 = 0.85;
 /// Above this share of saturated replicas for so many steps, the model grows regardless of the learned throughput.
 const SATURATED_SHARE: f64 = 0.6;
 const SATURATED_STEPS: u32 = 4;
-/// Before a curve is learned, a replica is hot from either on.
-const HOT_WAITING: f64 = 2.0;
-const HOT_KV: f64 = 0.6;
-/// Growth factor of a hot model before a curve is learned, and its maximum.
-const UNLEARNED_GROWTH: f64 = 1.5;
-const MAX_UNLEARNED_GROWTH: f64 = 4.0;
-/// Steps in which arrivals are compared with completions, and the ratio from which the difference is not chance.
-const COMPARED_STEPS: usize = 4;
-const NOTABLE_GROWTH: f64 = 1.05;
 /// A new leader does not shrink for this time in seconds, or for `hold` if shorter: it does not know earlier peaks.
 const MIN_HISTORY: f64 = 300.0;
 
@@ -76,6 +72,8 @@ pub(super) struct ThroughputVerdict {
     backlog: f64,
     /// Throughput for recurring bursts; 0: none.
     bursts: f64,
+    /// What is kept for `sloTarget`. `None`: it is not stated.
+    kept: Option<Kept>,
     /// Waiting time of a request at the end of the horizon with the current replicas, seconds.
     waiting_time: f64,
     /// Milliseconds.
@@ -100,6 +98,10 @@ struct Demand {
     /// Arrivals in each step, oldest first.
     per_step: Vec<f64>,
     has_burst_floor: bool,
+    /// How many of them are new.
+    new_steps: usize,
+    /// Mean time between two scrapes, seconds.
+    scrape_interval: f64,
 }
 
 /// Analyzes a model and updates its memory.
@@ -114,6 +116,8 @@ pub(super) fn analyze(model: &ModelView) -> (Result<Box<dyn Verdict>, Option<Rea
     });
     let (passed, intervals) = arrivals::update(model, &mut memory);
     prompts::record_share(model, &mut memory, &intervals, passed);
+    availability::record_interval(&mut memory, &intervals);
+    availability::record(model, &mut memory, passed);
     let evidence = update_curves(model, &mut memory, intervals, passed);
     update_request_lengths(model, &mut memory);
     let roles = RoleSubsets::new(model);
@@ -124,8 +128,9 @@ pub(super) fn analyze(model: &ModelView) -> (Result<Box<dyn Verdict>, Option<Rea
     let steps = to_u32(passed / STEP);
     memory.saturated = saturated_steps(saturated, memory.saturated, steps);
     memory.decode_saturated = saturated_steps(decode_saturated, memory.decode_saturated, steps);
-    let verdict = check_signals(model, &memory, roles.as_ref())
-        .and_then(|()| build_verdict(model, &mut memory, &evidence, saturated, roles).ok_or(None));
+    let verdict = check_signals(model, &memory, roles.as_ref()).and_then(|()| {
+        build_verdict(model, &mut memory, &evidence, saturated, roles, steps as usize).ok_or(None)
+    });
     let mut replicas = model.variants.iter().flat_map(|v| &v.counted);
     let server = replicas.next().map(|sample| sample.replica.server).unwrap_or_default();
     (verdict.map_err(|missing| missing.map(|missing| Reason::SignalsMissing { missing, server })), memory)
@@ -176,7 +181,12 @@ pub(super) fn blocks_fallback_scale_down(model: &ModelView, learned: &Throughput
 
 /// True if arrivals have been counted for long enough to scale down.
 fn has_full_history(model: &ModelView, memory: &ThroughputMemory) -> bool {
-    seconds(memory.watched) >= seconds(model.settings.throughput.hold).min(MIN_HISTORY)
+    seconds(memory.watched) >= model.settings.throughput.hold_after(0.0).min(MIN_HISTORY)
+}
+
+/// `share` in percent. `None`: no reserve was learned.
+pub(crate) fn reserve_estimate(learned: &ThroughputMemory, share: f64) -> Option<ReserveEstimate> {
+    reserve::reserve_estimate(&learned.reserve, share / 100.0)
 }
 
 /// `None`: too few samples.
@@ -185,6 +195,11 @@ pub(crate) fn speed_estimate(learned: &ThroughputMemory, variant: &Variant) -> O
     let curve = learned.curves.iter().find(matches).filter(|curve| learning::is_learned(curve))?;
     let [a, b, c] = learning::fitted_times(curve).to_array().map(amount);
     Some(SpeedEstimate { times: StepTimes { a, b, c }, samples: curve.samples })
+}
+
+/// True if replicas may be removed: the history is long enough, and every replica shows what it serves.
+fn shows_enough(model: &ModelView, memory: &ThroughputMemory, kept: Option<Kept>) -> bool {
+    has_full_history(model, memory) && all_have_counters(model) && kept.is_none_or(Kept::has_history)
 }
 
 /// Needs both lengths.
@@ -225,13 +240,22 @@ fn build_verdict(
     evidence: &CycleEvidence<'_>,
     saturated: bool,
     roles: Option<RoleSubsets<'_>>,
+    new_steps: usize,
 ) -> Option<Box<dyn Verdict>> {
     let cold_start = model.variants.iter().map(cold_start).fold(0.0, f64::max);
     let per_step = arrivals::per_step(memory);
     let forecast = trend::forecast_arrivals(&per_step, cold_start + REACTION)?;
     let shape = request_shape(memory)?;
     memory.has_burst_floor = bursts::has_burst_floor(model.model.lateness, memory.has_burst_floor);
-    let demand = Demand { forecast, shape, cold_start, per_step, has_burst_floor: memory.has_burst_floor };
+    let demand = Demand {
+        forecast,
+        shape,
+        cold_start,
+        per_step,
+        has_burst_floor: memory.has_burst_floor,
+        new_steps,
+        scrape_interval: memory.scrape_interval.get(),
+    };
     Some(match roles {
         Some(roles) => Box::new(roles::build_verdicts(model, memory, &evidence.curves, roles, &demand)),
         None => Box::new(whole_verdict(model, memory, evidence, saturated, &demand)?),
@@ -248,7 +272,7 @@ fn whole_verdict(
     let Demand { forecast, shape, .. } = *demand;
     let curves = &evidence.curves;
     let engines = engine_speeds(model, memory, curves, shape);
-    record_proven(model, memory, evidence, &engines);
+    record_proven(model, memory, evidence, &engines, shape);
     let reference = *model.by_cost().first()?;
     let has_replicas = |i: &usize| model.variants[*i].current > 0;
     let is_learned = |i: &usize| learning::is_learned(&memory.curves[curves[*i]]);
@@ -260,12 +284,15 @@ fn whole_verdict(
     let settings = &model.settings.throughput;
     let utilization = settings.planned_utilization();
     let known = LearnedEngines { memory, curves, engines: &engines, learned: &learned };
-    let per_replica = replica_throughputs(model, &known, saturated, shape, utilization);
+    let per_replica =
+        replica_throughputs(model, &known, saturated, shape, utilization * availability::factor(memory));
     let backlog = backlog_rate(model, &engines, &per_replica, seconds(settings.drain));
     let unit = per_replica[reference];
     let bursts = demand.burst_floor(occupancy(&engines[reference], shape));
+    let kept = demand.keep(model, memory, unit, occupancy(&engines[reference], shape));
     let expected = forecast.expected.max(bursts);
-    let peak = peaks::record(memory, to_finite(expected / unit), seconds(settings.hold));
+    let peak =
+        peaks::record(memory, to_finite(expected / unit), settings.hold_after(demand.cold_start + REACTION));
     let keeps_warm_spare = forecast.is_steep() && wants_warm_spare(settings.warm_spare, demand.cold_start);
     let warm_spare = if keeps_warm_spare { unit } else { 0.0 };
     let supply = total_throughput(&per_replica, model.variants.iter().map(VariantView::planned));
@@ -275,15 +302,18 @@ fn whole_verdict(
         waiting_time: waiting_time(model, forecast, supply / utilization),
         ttft_slo: settings.ttft_slo,
         itl_slo: settings.itl_slo,
-        demand: to_finite(forecast.expected + backlog.min(forecast.expected) + warm_spare).max(bursts),
+        demand: to_finite(forecast.expected + backlog.min(forecast.expected) + warm_spare)
+            .max(bursts)
+            .max(kept.map_or(0.0, |kept| kept.rate)),
         warm_spare,
         held: held(saturated, peak * unit, forecast.expected + backlog),
         // Scale-down needs a full hold time of history, counters of every replica, and unsaturated replicas.
-        may_shrink: has_full_history(model, memory) && all_have_counters(model) && !saturated,
+        may_shrink: shows_enough(model, memory, kept) && !saturated,
         is_overloaded: memory.saturated >= SATURATED_STEPS && !has_pending(model),
         is_learned: true,
         backlog: backlog.min(forecast.expected),
         bursts,
+        kept,
         forecast,
         per_replica,
         engines,
@@ -333,45 +363,4 @@ fn all_have_counters(model: &ModelView) -> bool {
     let fresh = model.config.metrics_age.fresh;
     let has_scrape = |s: &Sample| s.replica.work.iter().any(|w| w.age <= fresh);
     model.variants.iter().flat_map(|v| &v.counted).all(has_scrape)
-}
-
-/// Verdict before a curve is learned: if most replicas are hot, the model grows by the ratio of arrivals to
-/// completions, or by half if no request completes. Rates are in replicas.
-fn unlearned_verdict(
-    model: &ModelView,
-    memory: &ThroughputMemory,
-    forecast: ArrivalForecast,
-    engines: Vec<EngineSpeed>,
-    is_overloaded: bool,
-) -> ThroughputVerdict {
-    let is_hot = |s: &Sample| waiting_requests(s).max(s.queue) >= HOT_WAITING || s.kv >= HOT_KV;
-    let hot = share_of_replicas(model, is_hot) > 0.5;
-    // Surge pods beyond the base take a part of the load, and are no part of the need.
-    let ready =
-        model.variants.iter().map(|v| f64::from(v.ready.saturating_sub(v.asleep).min(v.kept()))).sum::<f64>();
-    // The same scrapes for both, without assumed arrivals.
-    let last = |steps: &[Amount]| steps.iter().rev().take(COMPARED_STEPS).map(|n| n.get()).sum::<f64>();
-    let gone = arrivals::held_by_gone_pods(model, memory, count(COMPARED_STEPS) * STEP);
-    let completed = Some(last(&memory.completed) + gone).filter(|completed| *completed > 0.0);
-    let factor = completed.map_or(UNLEARNED_GROWTH, |completed| last(&memory.arrivals) / completed);
-    let factor = if factor < NOTABLE_GROWTH { 1.0 } else { factor.min(MAX_UNLEARNED_GROWTH) };
-    let per_replica = vec![1.0; model.variants.len()];
-    ThroughputVerdict {
-        supply: total_throughput(&per_replica, model.variants.iter().map(VariantView::planned)),
-        serving: 0.0,
-        demand: if hot { ready * factor } else { 0.0 },
-        forecast,
-        per_replica,
-        engines,
-        backlog: 0.0,
-        bursts: 0.0,
-        waiting_time: 0.0,
-        ttft_slo: None,
-        itl_slo: None,
-        warm_spare: 0.0,
-        held: 0.0,
-        may_shrink: false,
-        is_overloaded: hot && is_overloaded && !has_pending(model),
-        is_learned: false,
-    }
 }

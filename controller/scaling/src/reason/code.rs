@@ -35,6 +35,8 @@ impl Reason {
             Self::Backlog { .. } => "Backlog",
             Self::WarmSpare { .. } => "WarmSpare",
             Self::RecurringBursts { .. } => "RecurringBursts",
+            Self::ReserveForTarget { .. } => "ReserveForTarget",
+            Self::SloTargetMissed { .. } => "SloTargetMissed",
             Self::HeldPeak { .. } => "HeldPeak",
             Self::NotLearnt { .. } => "NotLearnt",
             Self::SignalsMissing { .. } => "SignalsMissing",

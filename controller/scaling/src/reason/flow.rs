@@ -54,6 +54,69 @@ pub struct Flow {
     /// Replicas needed for recurring bursts.
     #[serde(skip_serializing_if = "is_zero")]
     pub bursts: f64,
+    /// What is kept for `sloTarget`. `None`: it is not stated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<TargetFigures>,
+}
+
+/// The share of requests that `sloTarget` asks for, what is measured, and the replicas that are kept for it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetFigures {
+    /// `sloTarget`, percent.
+    pub percent: f64,
+    /// Measured share of the last hour, of the objective that is kept less, percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hour: Option<f64>,
+    /// The same of the last day, percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub day: Option<f64>,
+    /// Replicas that are kept. 0: not known yet.
+    pub replicas: f64,
+    /// Seconds since requests needed as many.
+    pub needed_seconds_ago: f64,
+    /// Seconds until the history is long enough to remove replicas.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub learning_seconds: f64,
+}
+
+impl TargetFigures {
+    /// Without figures that change with each request.
+    pub(super) fn missed_gist(self) -> String {
+        format!(
+            "fewer than {} of the requests were within the objectives, in the last hour and in the last day",
+            format_percent(self.percent)
+        )
+    }
+
+    /// Less than the target was kept in the last hour and in the last day.
+    pub(crate) fn is_missed(self) -> bool {
+        let is_below = |share: Option<f64>| share.is_some_and(|share| share < self.percent);
+        is_below(self.hour) && is_below(self.day)
+    }
+}
+
+impl fmt::Display for TargetFigures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "objective {}", format_percent(self.percent))?;
+        let shares = [(self.hour, "in the last hour"), (self.day, "in the last day")];
+        let known = shares.iter().filter_map(|(share, window)| share.map(|share| (share, window)));
+        for (i, (share, window)) in known.enumerate() {
+            write!(f, "{} {} {window}", if i == 0 { ":" } else { "," }, format_percent(share))?;
+        }
+        if self.replicas > 0.0 {
+            let replicas = format_short(self.replicas);
+            write!(f, "; {replicas} replicas kept, as needed {:.0} min ago", self.needed_seconds_ago / 60.0)?;
+        }
+        if self.learning_seconds > 0.0 {
+            write!(f, "; no replica is removed for {:.0} min", (self.learning_seconds / 60.0).ceil())?;
+        }
+        Ok(())
+    }
+}
+
+fn format_percent(percent: f64) -> String {
+    format!("{} %", format_short(percent))
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -88,12 +151,14 @@ impl fmt::Display for Flow {
         if self.bursts > self.need {
             write!(f, ", {} for recurring bursts", format_short(self.bursts))?;
         }
-        let Some(objective) = self.ttft_slo_ms else { return Ok(()) };
-        write!(
-            f,
-            "; first token in {:.0} ms with the current replicas (objective {objective:.0} ms)",
-            self.ttft_ms
-        )
+        if let Some(objective) = self.ttft_slo_ms {
+            write!(
+                f,
+                "; first token in {:.0} ms with the current replicas (objective {objective:.0} ms)",
+                self.ttft_ms
+            )?;
+        }
+        self.target.map_or(Ok(()), |target| write!(f, "; {target}"))
     }
 }
 

@@ -44,6 +44,7 @@ impl Reason {
             Self::ObjectiveOutOfReach { objective, objective_ms, .. } => {
                 objective.out_of_reach_gist(*objective_ms)
             }
+            Self::SloTargetMissed { target } => target.missed_gist(),
             Self::RouterAboveCapacity { .. } => {
                 "the router has more requests in flight than the replicas are planned to run".to_owned()
             }
@@ -67,6 +68,7 @@ impl Reason {
             Self::TrendAhead { .. } => "forecast arrival rate exceeds capacity",
             Self::Backlog { .. } => "more replicas needed to drain the queue",
             Self::RecurringBursts { .. } => "bursts recur, and the next one would be served late",
+            Self::ReserveForTarget { .. } => "fewer replicas would not keep sloTarget",
             Self::WarmSpare { .. } => "one spare replica kept warm while arrivals rise",
             Self::CapacityAboveNeed { .. } => "fewer replicas are enough",
             _ => return None,
@@ -127,6 +129,7 @@ impl Reason {
             Self::ObjectiveOutOfReach { objective, objective_ms, least_ms } => {
                 write!(f, "{} (it takes {least_ms:.0} ms)", objective.out_of_reach_gist(*objective_ms))
             }
+            Self::SloTargetMissed { target } => write!(f, "{}: {target}", target.missed_gist()),
             Self::RouterAboveCapacity { in_flight, per_replica } => write!(
                 f,
                 "most replicas report nothing, and the router has {} requests in flight, with {} planned for each replica",
@@ -281,6 +284,7 @@ impl fmt::Display for Reason {
             | Self::NoProgress { .. }
             | Self::SlowReplicas { .. }
             | Self::ObjectiveOutOfReach { .. }
+            | Self::SloTargetMissed { .. }
             | Self::RouterAboveCapacity { .. } => self.write_replicas(f),
             Self::SafetyNet { .. }
             | Self::StepNotSafe { .. }

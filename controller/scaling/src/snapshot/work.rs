@@ -91,6 +91,12 @@ pub struct ThroughputMemory {
     /// The same of decode pods.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub decode_saturated: u32,
+    /// Mean time between two scrapes of a pod, seconds. 0: unknown.
+    #[serde(default, skip_serializing_if = "is_none_counted")]
+    pub scrape_interval: Amount,
+    /// Share of the replicas that should serve and do so, 0 to 1, while none starts for the first time. 0: unknown.
+    #[serde(default, skip_serializing_if = "is_none_counted")]
+    pub availability: Amount,
     /// The floor for bursts applied in the last cycle.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_burst_floor: bool,
@@ -103,6 +109,27 @@ pub struct ThroughputMemory {
     /// Step times of each kind of hardware.
     #[serde(default)]
     pub curves: Vec<Curve>,
+    /// Reserve for `sloTarget`.
+    #[serde(default, skip_serializing_if = "has_no_reserve")]
+    pub reserve: Reserve,
+}
+
+/// What a model with `sloTarget` needed beyond its usual load.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Reserve {
+    /// Usual arrival rate, requests per second.
+    pub usual: Amount,
+    /// Observed steps of 15 s.
+    pub steps: Amount,
+    /// Requests by the ratio of what their step needed to the usual load, the smallest ratio first. They fade.
+    pub ratios: Vec<Amount>,
+    /// Time since a step needed the reserve.
+    pub needed_ago: GoDuration,
+}
+
+fn has_no_reserve(reserve: &Reserve) -> bool {
+    *reserve == Reserve::default()
 }
 
 /// Prompt tokens of the last minutes, of which older ones count less.
@@ -135,6 +162,12 @@ impl ThroughputMemory {
     pub fn aged_by(mut self, elapsed: std::time::Duration) -> Self {
         self.age = self.age.get().saturating_add(elapsed).into();
         self
+    }
+
+    /// Learned reserve at a share in percent. `None`: no reserve was learned.
+    #[must_use]
+    pub fn reserve_estimate(&self, share: f64) -> Option<ReserveEstimate> {
+        crate::analyze::reserve_estimate(self, share)
     }
 
     /// Learned step times of a variant. `None`: too few samples.
@@ -218,8 +251,8 @@ pub struct Curve {
 }
 
 /// Concurrent sequences of engines while requests waited.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Ceiling {
     /// Number at which they stayed.
     pub seqs: Amount,
@@ -231,6 +264,18 @@ pub struct Ceiling {
 
 fn is_not_shown(ceiling: &Ceiling) -> bool {
     *ceiling == Ceiling::default()
+}
+
+/// What an earlier leader learned of the reserve of a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ReserveEstimate {
+    /// Usual arrival rate, requests per second.
+    pub usual: Amount,
+    /// Ratio of need to usual load that the share of the target did not exceed.
+    pub ratio: Amount,
+    /// Observed steps of 15 s.
+    pub steps: Amount,
 }
 
 /// Time of an engine step, in seconds.

@@ -15,9 +15,9 @@ use wva_crds::GoDuration;
 use wva_crds::entries::PositiveDuration;
 
 use crate::snapshot::{
-    AnalyzerName, ComputeBounds, Config, GpuCount, HpaTolerance, Inventory, Lateness, Mode, Model,
-    OutputBucket, Pending, PendingState, QueueFigures, Replica, Role, RouterLoad, SaturationEntry,
-    SchedulerQueue, Snapshot, Variant, WakeObstacle, WarmSpare, WorkSample,
+    AnalyzerName, Attainment, ComputeBounds, Config, GpuCount, HpaTolerance, Inventory, Lateness, Mode,
+    Model, OutputBucket, Pending, PendingState, QueueFigures, Replica, Role, RouterLoad, SaturationEntry,
+    SchedulerQueue, Snapshot, Variant, WakeObstacle, WarmSpare, WindowShares, WorkSample,
 };
 use crate::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
 
@@ -247,6 +247,8 @@ fn model() -> impl Strategy<Value = Model> {
                 tracked_for: ages.0.filter(|_| !idle),
                 since_activity: ages.1.filter(|_| !idle),
                 since_pod_start: ages.2.filter(|_| !idle),
+                itl_lateness: lateness,
+                attainment: lateness.map(attainment).unwrap_or_default(),
                 lateness,
                 router: router.map(|(load, _)| load),
                 variants,
@@ -266,6 +268,13 @@ fn router() -> impl Strategy<Value = RouterLoad> {
 fn lateness() -> impl Strategy<Value = Lateness> {
     let counts = prop::sample::select(&[(50.0, 9.0), (1e3, 0.0), (1e3, 2.0), (1e3, 5.0), (1e3, 500.0)][..]);
     counts.prop_map(|(requests, late)| Lateness { requests: figure(requests), late: figure(late) })
+}
+
+/// The same share in the last hour and the last day.
+fn attainment(lateness: Lateness) -> Attainment {
+    let share = lateness.share().and_then(|late| Fraction::try_from(1.0 - late).ok());
+    let ttft = WindowShares { hour: share, day: share, ..WindowShares::default() };
+    Attainment { ttft, ..Attainment::default() }
 }
 
 /// Makes variants prefill and decode by turns. Their pods have names of their own: only pods seen before have arrivals.
@@ -301,10 +310,12 @@ fn config(analyzer: AnalyzerName) -> impl Strategy<Value = Config> {
     let stock = weighted(0.6, (0_u64..6, 0_u64..3, 0_u64..4));
     // Milliseconds: below a step of the learned engines, and above.
     let itl_slo = weighted(0.3, prop::sample::select(&[10.0, 60.0][..]));
-    let flags = (any::<bool>(), weighted(0.5, any::<bool>()), stock, itl_slo);
-    flags.prop_map(move |(to_zero, limited, stock, itl_slo)| {
+    let target = weighted(0.3, prop::sample::select(&[90.0, 99.0, 99.9][..]));
+    let flags = (any::<bool>(), weighted(0.5, any::<bool>()), stock, itl_slo, target);
+    flags.prop_map(move |(to_zero, limited, stock, itl_slo, target)| {
         let entry = SaturationEntry {
             itl_slo: itl_slo.and_then(|ms| ms.try_into().ok()),
+            slo_target: target.and_then(|percent| percent.try_into().ok()),
             warm_spare: Some(WarmSpare::On),
             drain: PositiveDuration::try_from(GoDuration::from_secs(5)).ok(),
             analyzer_name: Some(analyzer),

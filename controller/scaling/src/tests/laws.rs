@@ -15,6 +15,7 @@ mod order;
 mod replay;
 mod shadow;
 mod stability;
+mod target;
 mod texts;
 
 use proptest::prelude::*;

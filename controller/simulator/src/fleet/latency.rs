@@ -30,8 +30,8 @@ impl Buckets {
         Self { bounds, counts: vec![0; bounds.len() + 1] }
     }
 
-    fn observe(&mut self, seconds: f64) {
-        self.counts[self.bounds.partition_point(|bound| *bound < seconds)] += 1;
+    fn observe(&mut self, seconds: f64, times: u64) {
+        self.counts[self.bounds.partition_point(|bound| *bound < seconds)] += times;
     }
 
     /// Since an earlier state, as `histogram_quantile` of Prometheus. `None`: no observations.
@@ -71,6 +71,8 @@ impl Buckets {
 struct Histograms {
     ttft: Buckets,
     tpot: Buckets,
+    /// Times between two tokens, as a model server counts them.
+    gaps: Buckets,
 }
 
 #[derive(Clone, Debug)]
@@ -95,28 +97,30 @@ pub struct LatencyQuantiles {
     pub tpot: Option<f64>,
 }
 
-/// Requests since the beginning, by first token.
+/// Latencies since the beginning, against an objective.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct FirstTokens {
-    /// Requests with a latency.
-    pub requests: f64,
+pub struct LateCounts {
+    /// All latencies.
+    pub all: f64,
     /// Later than an objective.
     pub late: f64,
 }
 
 impl Default for Latencies {
     fn default() -> Self {
-        let histograms = Histograms { ttft: Buckets::new(&TTFT_BOUNDS), tpot: Buckets::new(&TPOT_BOUNDS) };
+        let [tpot, gaps] = [Buckets::new(&TPOT_BOUNDS), Buckets::new(&TPOT_BOUNDS)];
+        let histograms = Histograms { ttft: Buckets::new(&TTFT_BOUNDS), tpot, gaps };
         Self { histograms, scrapes: VecDeque::with_capacity(SCRAPES) }
     }
 }
 
 impl Latencies {
     pub(super) fn observe(&mut self, served: &ServedRequest) {
-        self.histograms.ttft.observe(served.first_token - served.request.arrived);
+        self.histograms.ttft.observe(served.first_token - served.request.arrived, 1);
         if served.request.output > 1 {
             let each = (served.ended - served.first_token) / f64::from(served.request.output - 1);
-            self.histograms.tpot.observe(each);
+            self.histograms.tpot.observe(each, 1);
+            self.histograms.gaps.observe(each, u64::from(served.request.output - 1));
         }
     }
 
@@ -129,10 +133,20 @@ impl Latencies {
 
     /// First tokens in the newest scrape, against an objective in seconds.
     #[must_use]
-    pub fn first_tokens(&self, objective: f64) -> FirstTokens {
-        let Some(newest) = self.scrapes.back() else { return FirstTokens::default() };
-        let ttft = &newest.histograms.ttft;
-        FirstTokens { requests: to_f64(ttft.counts.iter().sum()), late: ttft.above(objective) }
+    pub fn first_tokens(&self, objective: f64) -> LateCounts {
+        self.late(objective, |histograms| &histograms.ttft)
+    }
+
+    /// Times between two tokens in the newest scrape, against an objective in seconds.
+    #[must_use]
+    pub fn gaps(&self, objective: f64) -> LateCounts {
+        self.late(objective, |histograms| &histograms.gaps)
+    }
+
+    fn late(&self, objective: f64, of: fn(&Histograms) -> &Buckets) -> LateCounts {
+        let Some(newest) = self.scrapes.back() else { return LateCounts::default() };
+        let buckets = of(&newest.histograms);
+        LateCounts { all: to_f64(buckets.counts.iter().sum()), late: buckets.above(objective) }
     }
 
     /// Quantiles of requests between the first and the last scrape after `since`.

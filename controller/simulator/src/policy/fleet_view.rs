@@ -1,7 +1,7 @@
 //! An autoscaler's view of a fleet: the API server's counts, and the samples that Prometheus has scraped.
 
 use crate::fleet::engine::to_f64;
-use crate::fleet::latency::{FirstTokens, LatencyQuantiles};
+use crate::fleet::latency::{LateCounts, LatencyQuantiles};
 use crate::fleet::replica::{Phase, Replica, Sample};
 use crate::fleet::variant::Variant;
 use crate::fleet::{Fleet, GpuUsage};
@@ -106,8 +106,14 @@ impl<'a> FleetView<'a> {
 
     /// First tokens against an objective in seconds, since the beginning.
     #[must_use]
-    pub fn first_tokens(&self, objective: f64) -> FirstTokens {
+    pub fn first_tokens(&self, objective: f64) -> LateCounts {
         self.fleet.latencies().first_tokens(objective)
+    }
+
+    /// Times between two tokens against an objective in seconds, since the beginning.
+    #[must_use]
+    pub fn gaps(&self, objective: f64) -> LateCounts {
+        self.fleet.latencies().gaps(objective)
     }
 
     /// GPUs of an accelerator. `None`: no limit is known.

@@ -44,7 +44,7 @@ pub(super) fn model(
     memory: &[Memory],
     behavior: &Behavior,
     activity: &Activity,
-    lateness: Option<Lateness>,
+    lateness: [Option<Lateness>; 2],
 ) -> Model {
     let queue = view.queue().map_or(SchedulerQueue::Absent, |PickerQueue { requests, tokens }| {
         // Four bytes a token, as the analyzer reads it back.
@@ -60,7 +60,8 @@ pub(super) fn model(
         tracked_for: Some(seconds(view.now)),
         since_activity: Some(seconds(activity.idle(view.now))),
         since_pod_start: view.newest_pod_age().map(seconds),
-        lateness,
+        lateness: lateness[0],
+        itl_lateness: lateness[1],
         attainment: Attainment::default(),
         router: None,
         variants: memory.iter().enumerate().map(|(v, m)| variant(view, v, *m, behavior)).collect(),

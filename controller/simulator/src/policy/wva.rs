@@ -19,7 +19,7 @@ use super::hpa::{Behavior, Hpa};
 use super::snapshot::{Desired, Memory, NAMESPACE, model};
 use super::{FleetView, Policy, is_due};
 use crate::fleet::GpuUsage;
-use crate::fleet::latency::FirstTokens;
+use crate::fleet::latency::LateCounts;
 use crate::fleet::variant::Variant;
 
 /// Settings of wva and of its HPA.
@@ -76,8 +76,8 @@ pub struct Wva {
     learned: Vec<ThroughputMemory>,
     /// Seconds.
     learned_at: f64,
-    /// First tokens against the objective, where there is one.
-    first_tokens: Option<TokenTracker>,
+    /// First tokens and times between two, against the objectives that are stated.
+    trackers: [Option<LatencyTracker>; 2],
     last: Vec<Option<Decision>>,
     hpas: Vec<Hpa>,
     activity: Activity,
@@ -109,7 +109,7 @@ impl Wva {
             remembered: Vec::new(),
             learned: Vec::new(),
             learned_at: 0.0,
-            first_tokens: settings.saturation.ttft_slo.map(|slo| TokenTracker::new(f64::from(slo) / 1000.0)),
+            trackers: LatencyTracker::of(&settings.saturation),
             last: vec![None; variants.len()],
             hpas: variants.iter().map(|v| Hpa::new(settings.behavior.clone(), v.min, v.max)).collect(),
             activity: Activity::new(retention.get().as_secs_f64(), variants.len()),
@@ -134,7 +134,7 @@ impl Wva {
         let memory = (0..self.keys.len()).map(|v| self.memory(view, v)).collect::<Vec<_>>();
         let mut config = self.config.clone();
         config.inventory = self.settings.limited_mode.then(|| self.inventory(view));
-        let lateness = self.first_tokens.as_ref().map(|tracker| tracker.lateness);
+        let lateness = self.trackers.map(|tracker| tracker.map(|t| t.lateness));
         let model = model(view, &memory, &self.settings.behavior, &self.activity, lateness);
         let elapsed = Duration::from_secs_f64((view.now - self.learned_at).max(0.0));
         let learned = self.learned.iter().map(|l| l.clone().aged_by(elapsed)).collect();
@@ -215,23 +215,33 @@ fn time(now: f64) -> String {
     time.unwrap_or(start).to_string()
 }
 
-/// Histogram of first tokens between two cycles.
-struct TokenTracker {
+/// Latencies between two cycles.
+#[derive(Clone, Copy)]
+struct LatencyTracker {
+    /// Seconds.
     objective: f64,
-    counted: FirstTokens,
+    /// Times between two tokens, else first tokens.
+    is_of_gaps: bool,
+    counted: LateCounts,
     at: f64,
     lateness: Lateness,
 }
 
-impl TokenTracker {
-    fn new(objective: f64) -> Self {
-        Self { objective, counted: FirstTokens::default(), at: 0.0, lateness: Lateness::default() }
+impl LatencyTracker {
+    fn of(entry: &SaturationEntry) -> [Option<Self>; 2] {
+        let (counted, lateness) = (LateCounts::default(), Lateness::default());
+        let tracker = |slo, is_of_gaps| {
+            let objective = f64::from(slo) / 1000.0;
+            Self { objective, is_of_gaps, counted, at: 0.0, lateness }
+        };
+        [entry.ttft_slo.map(|slo| tracker(slo, false)), entry.itl_slo.map(|slo| tracker(slo, true))]
     }
 
     fn observe(&mut self, view: &FleetView<'_>) {
-        let now = view.first_tokens(self.objective);
+        let objective = self.objective;
+        let now = if self.is_of_gaps { view.gaps(objective) } else { view.first_tokens(objective) };
         let elapsed = Duration::from_secs_f64((view.now - self.at).max(0.0));
-        let (requests, late) = (now.requests - self.counted.requests, now.late - self.counted.late);
+        let (requests, late) = (now.all - self.counted.all, now.late - self.counted.late);
         self.lateness = self.lateness.after(elapsed, requests, late);
         (self.counted, self.at) = (now, view.now);
     }
@@ -240,7 +250,7 @@ impl TokenTracker {
 impl Policy for Wva {
     fn decide(&mut self, view: &FleetView<'_>) -> Vec<u32> {
         self.activity.observe(view);
-        if let Some(tracker) = &mut self.first_tokens {
+        for tracker in self.trackers.iter_mut().flatten() {
             tracker.observe(view);
         }
         let waits = view.queue().is_some_and(|queue| queue.requests > 0);

@@ -181,10 +181,23 @@ fn unmet_in_auto(decision: &Decision, signal: &ConditionDraft, siblings: Sibling
         let message = "More replicas are needed, but no autoscaler follows the target: see SignalFollowed";
         return Some(unmet(ConditionReason::SignalNotFollowed, message));
     }
-    let mut reasons = decision.steps.iter().map(|step| &step.reason);
-    let out_of_reach = reasons.find(|reason| matches!(reason, Reason::ObjectiveOutOfReach { .. }))?;
-    let message = format!("More replicas do not help; {}", out_of_reach.gist());
-    Some(unmet(ConditionReason::ObjectiveOutOfReach, message))
+    unmet_objective(decision)
+}
+
+fn unmet_objective(decision: &Decision) -> Option<ConditionDraft> {
+    let of_step = |reason: &Reason| match reason {
+        Reason::ObjectiveOutOfReach { .. } => {
+            let message = format!("More replicas do not help; {}", reason.gist());
+            Some(unmet(ConditionReason::ObjectiveOutOfReach, message))
+        }
+        Reason::SloTargetMissed { .. } => {
+            let message =
+                format!("sloTarget is missed: {}; wva explain has the measured shares", reason.gist());
+            Some(unmet(ConditionReason::SloTargetMissed, message))
+        }
+        _ => None,
+    };
+    decision.steps.iter().find_map(|step| of_step(&step.reason))
 }
 
 /// What is waiting is known only if requests are seen.

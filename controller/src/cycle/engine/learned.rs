@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use wva_crds::LearnedCurves;
-use wva_scaling::snapshot::{AnalyzerName, Config, SpeedEstimate, ThroughputMemory};
+use wva_crds::{LearnedCurves, LearnedReserve};
+use wva_scaling::resolve::Entries;
+use wva_scaling::snapshot::{AnalyzerName, Config, ReserveEstimate, SpeedEstimate, ThroughputMemory};
+use wva_scaling::units::Amount;
 use wva_scaling::{Snapshot, VariantKey};
 
 /// Smallest relative change of a step time that updates a status, and shortest interval.
@@ -28,12 +30,16 @@ impl LearnedCache {
     pub(super) fn update(&mut self, snapshot: &Snapshot, learned: Vec<ThroughputMemory>, now: Instant) {
         let models: BTreeMap<_, _> =
             snapshot.models.iter().map(|m| ((&m.namespace, &m.model_id), &m.variants)).collect();
+        let entries = Entries::new(&snapshot.config);
         for of_model in &learned {
+            let entry = entries.saturation(&of_model.namespace, &of_model.model_id).0;
+            let share = entry.throughput.slo_target;
+            let reserve = share.and_then(|share| of_model.reserve_estimate(share));
             let variants = models.get(&(&of_model.namespace, &of_model.model_id));
             for variant in variants.into_iter().copied().flatten() {
                 let Some(known) = of_model.speed_estimate(variant) else { continue };
                 let (namespace, name) = (of_model.namespace.clone(), variant.name.clone());
-                self.show(VariantKey { namespace, name }, curves(known), now);
+                self.show(VariantKey { namespace, name }, curves(known, reserve), now);
             }
         }
         (self.learned, self.at) = (learned, Some(now));
@@ -57,16 +63,30 @@ impl LearnedCache {
     }
 }
 
-fn curves(known: SpeedEstimate) -> LearnedCurves {
+fn curves(known: SpeedEstimate, reserve: Option<ReserveEstimate>) -> LearnedCurves {
     #[expect(clippy::cast_possible_truncation, reason = "`as` saturates")]
-    let samples = known.samples.get() as i64;
+    let whole = |amount: Amount| amount.get() as i64;
     let times = known.times;
-    LearnedCurves { a: times.a.get(), b: times.b.get(), c: times.c.get(), samples }
+    let reserve = reserve.map(|reserve| LearnedReserve {
+        usual: reserve.usual.get(),
+        ratio: reserve.ratio.get(),
+        steps: whole(reserve.steps),
+    });
+    LearnedCurves {
+        a: times.a.get(),
+        b: times.b.get(),
+        c: times.c.get(),
+        samples: whole(known.samples),
+        reserve,
+    }
 }
 
 fn has_moved(old: &LearnedCurves, new: &LearnedCurves) -> bool {
     let is_far = |(old, new): (f64, f64)| (new - old).abs() > MIN_CHANGE * old.abs();
-    [(old.a, new.a), (old.b, new.b), (old.c, new.c)].into_iter().any(is_far)
+    let reserve =
+        |of: &LearnedCurves| of.reserve.as_ref().map_or([0.0; 2], |known| [known.usual, known.ratio]);
+    let reserves = reserve(old).into_iter().zip(reserve(new));
+    [(old.a, new.a), (old.b, new.b), (old.c, new.c)].into_iter().chain(reserves).any(is_far)
 }
 
 /// Whether the throughput analyzer decides on any model, or is its shadow analyzer.
@@ -101,7 +121,7 @@ mod tests {
     #[test]
     fn curves_change_only_with_a_large_move_and_not_often() {
         let key = || VariantKey { namespace: "ns".to_owned(), name: "a".to_owned() };
-        let curves = |a: f64| LearnedCurves { a, b: 0.000_2, c: 0.000_1, samples: 9 };
+        let curves = |a: f64| LearnedCurves { a, b: 0.000_2, c: 0.000_1, samples: 9, reserve: None };
         let mut cache = LearnedCache::default();
         let began = Instant::now();
         let mut at = |minute: u64, a: f64| {

@@ -13,12 +13,12 @@ use wva_crds::names::{
 };
 use wva_crds::parse_error::replace_rust_types;
 use wva_crds::{
-    ConditionType, ControllerState, LearnedCurves, OptimizedAlloc, RefusedCount, VariantAutoscalingSpec,
-    VariantAutoscalingStatus,
+    ConditionType, ControllerState, LearnedCurves, LearnedReserve, OptimizedAlloc, RefusedCount,
+    VariantAutoscalingSpec, VariantAutoscalingStatus,
 };
 use wva_runtime::cache::Projection;
 use wva_scaling::VariantKey;
-use wva_scaling::snapshot::{Mode, SpeedEstimate, StepTimes};
+use wva_scaling::snapshot::{Mode, ReserveEstimate, SpeedEstimate, StepTimes};
 use wva_scaling::units::{Amount, Cost};
 
 use super::autoscaler::{AutoscalerKind, AutoscalerName};
@@ -79,6 +79,8 @@ pub(crate) struct VariantStatus {
     pub(crate) signal_problem: Option<SignalCondition>,
     /// Learned by an earlier leader.
     pub(crate) learned: Option<SpeedEstimate>,
+    /// The same of the model's reserve.
+    pub(crate) reserve: Option<ReserveEstimate>,
     /// Seconds, measured by an earlier leader.
     pub(crate) cold_start: Option<u32>,
     /// Read by an earlier leader.
@@ -169,6 +171,7 @@ impl VariantStatus {
             signal_problem: signal_condition(status),
             fingerprint: StatusFingerprint::from_status(status),
             learned: status.learned.as_ref().and_then(learned_times),
+            reserve: status.learned.as_ref().and_then(|learned| learned_reserve(learned.reserve.as_ref()?)),
             cold_start: status.cold_start_seconds.and_then(|seconds| u32::try_from(seconds).ok()),
             refused: state.refused,
             alloc,
@@ -204,6 +207,13 @@ fn learned_times(learned: &LearnedCurves) -> Option<SpeedEstimate> {
     let times = StepTimes { a: amount(learned.a)?, b: amount(learned.b)?, c: amount(learned.c)? };
     let samples = u32::try_from(learned.samples.max(0)).unwrap_or(u32::MAX);
     Some(SpeedEstimate { times, samples: amount(f64::from(samples))? })
+}
+
+/// `None` if a value is invalid.
+fn learned_reserve(learned: &LearnedReserve) -> Option<ReserveEstimate> {
+    let amount = |value: f64| Amount::try_from(value).ok();
+    let steps = amount(f64::from(u32::try_from(learned.steps).ok()?))?;
+    Some(ReserveEstimate { usual: amount(learned.usual)?, ratio: amount(learned.ratio)?, steps })
 }
 
 /// Reads each field alone: an unreadable field of another release must not lose the target.

@@ -71,8 +71,13 @@ fn limit_event(
     after: &PublishedVariant,
 ) -> Option<PendingEvent> {
     let is_new = now.unmet.is_none() || now.unmet != before.unmet;
-    if now.unmet == Some(ConditionReason::AtMaximum) && is_new {
-        return Some(warn(EventReason::AtMaximum, &after.conditions.need_met.message));
+    let own = match now.unmet {
+        Some(ConditionReason::AtMaximum) => Some(EventReason::AtMaximum),
+        Some(ConditionReason::SloTargetMissed) => Some(EventReason::SloTargetMissed),
+        _ => None,
+    };
+    if let Some(reason) = own.filter(|_| is_new) {
+        return Some(warn(reason, &after.conditions.need_met.message));
     }
     let is_other = before.limited_by.is_some() && now.limited_by != before.limited_by;
     if now.limited_by.is_none() || !(is_other || (before.limited_by.is_none() && is_new)) {
@@ -117,5 +122,6 @@ const fn is_limit(reason: ConditionReason) -> bool {
             | ConditionReason::LimitedByGpus
             | ConditionReason::LimitedByQuota
             | ConditionReason::YieldsTo
+            | ConditionReason::SloTargetMissed
     )
 }

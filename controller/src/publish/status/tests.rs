@@ -44,7 +44,7 @@ fn a_deleted_workload_clears_the_target_with_null() {
 
 #[test]
 fn a_patch_contains_the_whole_status() {
-    let learned = LearnedCurves { a: 0.02, b: 0.001, c: 0.0002, samples: 40 };
+    let learned = LearnedCurves { a: 0.02, b: 0.001, c: 0.0002, samples: 40, reserve: None };
     let status = VariantAutoscalingStatus {
         learned: Some(learned),
         cold_start_seconds: Some(42),

@@ -162,6 +162,43 @@ pub(crate) const OLD_OBJECTIVE: Rule = Rule {
     ..WARN
 };
 
+pub(crate) const NOT_MEASURED: Rule = Rule {
+    code: "WVA-CM-066",
+    message: "{found} of the requests, but neither ttftSlo nor itlSlo is stated with it; state one, so that wva measures the share",
+    docs: "`sloTarget` is the share of the requests within `ttftSlo` and `itlSlo` that is to be kept. Without either, wva cannot \
+           measure it, and keeps a reserve by the arrivals alone. Of a saturation map, the entry `default` may state them. \
+           Another map may, too: then this warning is wrong.",
+    check: Check::ConfigMap(|facts, out| {
+        if !facts.has_entries() {
+            return;
+        }
+        let default = facts.entries().valid().find(|entry| entry.key == DEFAULT_ENTRY);
+        let is_stated = |value: &Json| ["ttftSlo", "itlSlo"].iter().any(|key| value.get(key).is_some());
+        let by_default = default.and_then(|entry| entry.value()).is_some_and(is_stated);
+        let mut report = |path: String, value: &Json| {
+            let target = value.get("sloTarget").filter(|_| !is_stated(value));
+            if let Some(percent) = target {
+                out.add_at(format!("{path}.sloTarget"), format!("{percent} %"), "");
+            }
+        };
+        match facts.role {
+            MapRole::Saturation if !by_default => {
+                for entry in facts.entries().valid() {
+                    let value = entry.value().into_iter();
+                    value.for_each(|value| report(entry_field(&entry.key), value));
+                }
+            }
+            MapRole::ServiceClasses => class_items(facts).for_each(|(path, item)| {
+                if !OLD_OBJECTIVES.iter().any(|(old, _)| item.get(old).is_some()) {
+                    report(path, item);
+                }
+            }),
+            _ => {}
+        }
+    }),
+    ..WARN
+};
+
 /// An objective by its old name.
 struct OldObjective<'f> {
     /// Path of the item that states it.
@@ -173,10 +210,11 @@ struct OldObjective<'f> {
     new: Option<&'f Json>,
 }
 
-fn old_objectives<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = OldObjective<'f>> + 'f {
+/// Objectives of the classes for a model, each with its path.
+fn class_items<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = (String, &'f Json)> + 'f {
     let is_read = facts.role == MapRole::ServiceClasses && facts.has_entries();
     let entries = is_read.then(|| facts.entries().valid()).into_iter().flatten();
-    let items = entries.flat_map(|entry| {
+    entries.flat_map(|entry| {
         let value = entry.value();
         let (items, path) = match value.and_then(|value| value.get("data")) {
             Some(data) => (data.as_array(), ".data"),
@@ -184,8 +222,11 @@ fn old_objectives<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = OldObject
         };
         let path_of = move |i| format!("{}{path}[{i}]", entry_field(&entry.key));
         items.into_iter().flatten().enumerate().map(move |(i, item)| (path_of(i), item))
-    });
-    items.flat_map(|(path, item)| {
+    })
+}
+
+fn old_objectives<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = OldObjective<'f>> + 'f {
+    class_items(facts).flat_map(|(path, item)| {
         OLD_OBJECTIVES.into_iter().filter_map(move |(name, new_name)| {
             let value = item.get(name)?;
             Some(OldObjective { item: path.clone(), name, new_name, value, new: item.get(new_name) })

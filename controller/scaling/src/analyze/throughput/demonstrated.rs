@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::arrivals::EngineInterval;
+use super::capacity::RequestShape;
 use super::engine_speed::EngineSpeed;
 use super::learning::{self, Measurement, Times};
 use crate::snapshot::{Curve, PodHistory, Role};
@@ -16,6 +17,8 @@ const PACE_WEIGHT: f64 = 0.5;
 /// Weight of the newest step in the proven busy share while it rises, and its decay for each step.
 const PROVEN_WEIGHT: f64 = 0.25;
 const PROVEN_DECAY: f64 = 0.998;
+/// An interval shows that an objective was met if it had this part of its prompts.
+const PROMPT_SHARE: f64 = 0.7;
 /// A busy share up to here is within the error of a fit.
 const FIT_ERROR: f64 = 1.1;
 /// An objective is within reach again from this multiple of an empty step.
@@ -78,14 +81,21 @@ fn token_gap(interval: &EngineInterval<'_>) -> Option<f64> {
 pub(super) fn record_proven<'a>(
     curve: &mut Curve,
     engine: &EngineSpeed,
+    shape: RequestShape,
     intervals: impl Iterator<Item = &'a EngineInterval<'a>>,
     objective: Option<f64>,
     steps: f64,
 ) {
     let Times { a, b, c } = engine.times;
     let objective = objective.filter(|_| !curve.itl_out_of_reach);
+    // Tokens come fast while no prompt is computed between them.
+    let has_prompts = |interval: &EngineInterval<'_>| {
+        interval.prompt * shape.output >= PROMPT_SHARE * shape.computed * interval.generated
+    };
     let is_met = |interval: &&EngineInterval<'_>| {
-        objective.is_none_or(|objective| token_gap(interval).is_some_and(|gap| gap <= objective))
+        objective.is_none_or(|objective| {
+            has_prompts(interval) && token_gap(interval).is_some_and(|gap| gap <= objective)
+        })
     };
     let busy = |interval: &EngineInterval<'_>| {
         (interval.prompt * c + interval.generated * (b + a / engine.running)) / interval.seconds

@@ -1,7 +1,7 @@
 //! Throughput of a replica of each variant, from the learned step times.
 
-use super::ceiling;
 use super::capacity::{self, ConcurrencyLimits, RequestShape};
+use super::ceiling;
 use super::demonstrated;
 use super::learning::{self, Times};
 use crate::analyze::engine_args::EngineArgs;
@@ -55,9 +55,7 @@ pub(super) fn engine_speeds(
         .variants
         .iter()
         .zip(curves)
-        .map(|(view, curve)| {
-            plan(view, &memory.curves[*curve], shape, itl)
-        })
+        .map(|(view, curve)| plan(view, &memory.curves[*curve], shape, itl))
         .collect();
     let throughput = |(engine, view): (&Plan, &VariantView)| {
         let Plan { times, running, .. } = *engine;

@@ -5,14 +5,17 @@ use std::collections::BTreeSet;
 use wva_crds::names::UNRESOLVED_ACCELERATOR;
 
 use super::arrivals::{EngineInterval, STEP};
+use super::capacity::RequestShape;
 use super::engine_speed::EngineSpeed;
 use super::{ceiling, demonstrated, learning};
-use crate::snapshot::{Curve, ThroughputMemory, Variant};
+use crate::snapshot::{Curve, Lateness, ThroughputMemory, Variant};
 use crate::units::seconds;
 use crate::view::{ModelView, VariantView};
 
 /// Seconds for which an unused curve is kept: a rollback within a day finds it again.
 const CURVE_RETENTION_SECONDS: f64 = 86_400.0;
+/// Share of late tokens above which no interval shows that the objective was met.
+const LATE_SHARE: f64 = 0.1;
 
 /// What the counters of this cycle show.
 pub(super) struct CycleEvidence<'a> {
@@ -88,12 +91,24 @@ pub(super) fn record_proven(
     memory: &mut ThroughputMemory,
     evidence: &CycleEvidence<'_>,
     engines: &[EngineSpeed],
+    shape: RequestShape,
 ) {
+    let late = model.model.itl_lateness.and_then(Lateness::share);
+    // The mean of an interval says little of requests whose tokens wait for long prompts.
+    let is_late = late.is_some_and(|share| share > LATE_SHARE);
     for (i, curve) in memory.curves.iter_mut().enumerate() {
         let engine = evidence.curves.iter().position(|of_variant| *of_variant == i).map(|v| &engines[v]);
         if let Some(engine) = engine {
             let steps = evidence.passed / STEP;
-            demonstrated::record_proven(curve, engine, evidence.of_curve(i), itl_objective(model), steps);
+            let objective = itl_objective(model).or(engine.assumed_gap);
+            demonstrated::record_proven(
+                curve,
+                engine,
+                shape,
+                evidence.of_curve(i).filter(|_| !is_late),
+                objective,
+                steps,
+            );
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::analyze::step_limits::{acted_step_down, removable_replicas, shrink_ob
 use crate::base::Progress;
 use crate::draft::Draft;
 use crate::limit::Ledger;
-use crate::reason::{Flow, Objective, Reason};
+use crate::reason::{Flow, Objective, Reason, TargetFigures};
 use crate::units::{amount, below, seconds, to_finite, to_u32};
 use crate::view::{ModelView, VariantView};
 
@@ -98,6 +98,8 @@ impl ThroughputVerdict {
             Reason::WarmSpare { flow }
         } else if below(self.supply, self.bursts) {
             Reason::RecurringBursts { flow }
+        } else if self.kept.is_some_and(|kept| below(self.supply, kept.rate)) {
+            Reason::ReserveForTarget { flow }
         } else {
             Reason::Backlog { flow }
         }
@@ -122,6 +124,14 @@ impl ThroughputVerdict {
         for (objective, objective_ms, least_ms) in itl.into_iter().chain(ttft) {
             draft.note(Stage::Analyze, Reason::ObjectiveOutOfReach { objective, objective_ms, least_ms });
         }
+        if let Some(target) = self.target_figures(i).filter(|target| target.is_missed()) {
+            draft.note(Stage::Analyze, Reason::SloTargetMissed { target });
+        }
+    }
+
+    /// Requests per second to keep replicas for, whatever arrives now.
+    pub(super) fn floor(&self) -> f64 {
+        self.bursts.max(self.kept.map_or(0.0, |kept| kept.rate))
     }
 
     /// The model does not shrink below it.
@@ -212,6 +222,19 @@ impl ThroughputVerdict {
             need: to_finite(needed / throughput),
             backlog: to_finite(self.backlog / throughput),
             bursts: to_finite(self.bursts / throughput),
+            target: self.target_figures(i),
         }
+    }
+
+    fn target_figures(&self, i: usize) -> Option<TargetFigures> {
+        let kept = self.kept?;
+        Some(TargetFigures {
+            percent: kept.percent,
+            hour: kept.hour,
+            day: kept.day,
+            replicas: to_finite(kept.rate / self.per_replica[i]),
+            needed_seconds_ago: kept.needed_ago,
+            learning_seconds: kept.learning,
+        })
     }
 }

@@ -8,9 +8,10 @@ use super::engine_speed::{
 };
 use super::queueing::{RequestPart, slack};
 use super::queues::{pod_backlog_rate, queue_drain_rate};
+use super::reserve::Kept;
 use super::{
-    Demand, SATURATED_STEPS, ThroughputVerdict, all_have_counters, has_full_history, has_pending, held,
-    is_saturated, learning, peaks, total_throughput, unlearned_verdict, wants_warm_spare,
+    Demand, REACTION, SATURATED_STEPS, ThroughputVerdict, has_pending, held, is_saturated, learning, peaks,
+    shows_enough, total_throughput, unlearned_verdict, wants_warm_spare,
 };
 use crate::analyze::by_role::{RoleVerdict, RoleVerdicts};
 use crate::snapshot::{Role, ThroughputMemory};
@@ -100,24 +101,28 @@ fn learned_verdicts(
     let first_token = prompt_step + answer_engine.times.a + answer_engine.times.b * answer_engine.running;
     let least_first_token = prompt_step + answer_engine.times.a + answer_engine.times.b;
     let planned = settings.planned_utilization();
+    let within = settings.ttft_slo.map(|ms| ms / 1000.0).filter(|ttft| *ttft >= least_first_token);
     let prompts = RequestPart::Prefill {
         work: prompt_engine.work.max(f64::MIN_POSITIVE),
         planned,
-        slack: settings
-            .ttft_slo
-            .map(|ms| ms / 1000.0)
-            .filter(|ttft| *ttft >= least_first_token)
-            .map(|ttft| slack(ttft, first_token)),
+        slack: within.map(|ttft| slack(ttft, first_token)),
     };
     let answers =
         RequestPart::Decode { times: answer_engine.times, output, running: answer_engine.running, planned };
-    let prompt_floor = demand.burst_floor(Occupancy { decode_seconds: 0.0, prompt_share: 1.0 });
-    let decode_seconds = to_finite(output * answer_engine.token_gap);
-    let answer_floor = demand.burst_floor(Occupancy { decode_seconds, prompt_share: 0.0 });
-    // Both roles serve the same requests, so one list of needs is enough.
-    let peak = peaks::record(memory, demand.forecast.expected.max(answer_floor), seconds(settings.hold));
-    let mut of_prefill = prefill.verdict(model, memory, demand, &prompts, peak, prompt_floor);
-    let mut of_decode = decode.verdict(model, memory, demand, &answers, peak, answer_floor);
+    let floors = Floors::new(model, memory, prefill, decode, demand);
+    let Floors { peak, kept, .. } = floors;
+    let of_part = |role: &RoleView<'_>, part, bursts: f64| {
+        let verdict = role.verdict(
+            model,
+            memory,
+            demand,
+            part,
+            peak.max(bursts).max(kept.map_or(0.0, |kept| kept.rate)),
+        );
+        ThroughputVerdict { bursts, kept, ..verdict }
+    };
+    let mut of_prefill = of_part(prefill, &prompts, floors.prompts);
+    let mut of_decode = of_part(decode, &answers, floors.answers);
 
     let drain = seconds(settings.drain);
     let at_prefill = prefill.backlog_rate(&of_prefill, drain) + queue_drain_rate(model, drain);
@@ -128,8 +133,7 @@ fn learned_verdicts(
     let waiting_time = to_finite(at_prefill * drain / of_prefill.supply.max(f64::MIN_POSITIVE));
     let saturated = prefill.subset.is_saturated || decode.subset.is_saturated;
     // No role shrinks while the other one lacks replicas, or does not show its load.
-    let may_shrink = has_full_history(model, memory)
-        && all_have_counters(model)
+    let may_shrink = shows_enough(model, memory, kept)
         && model.metrics_gap().is_none()
         && !saturated
         && !of_prefill.lacks_replicas()
@@ -139,10 +143,47 @@ fn learned_verdicts(
         for engine in &mut verdict.engines {
             (engine.time_to_first_token, engine.least_first_token) = (first_token, least_first_token);
         }
-        verdict.held = held(saturated, peak.max(verdict.bursts), demand.forecast.expected + backlog);
+        verdict.held = held(saturated, peak.max(verdict.floor()), demand.forecast.expected + backlog);
         verdict.may_shrink = may_shrink;
     }
     (of_prefill, of_decode)
+}
+
+/// Requests per second that both roles are planned for, whatever arrives now: they serve the same requests.
+#[derive(Clone, Copy)]
+struct Floors {
+    /// For bursts of prompts.
+    prompts: f64,
+    /// For bursts of answers.
+    answers: f64,
+    kept: Option<Kept>,
+    /// Of the hold time.
+    peak: f64,
+}
+
+impl Floors {
+    fn new(
+        model: &ModelView,
+        memory: &mut ThroughputMemory,
+        prefill: &RoleView<'_>,
+        decode: &RoleView<'_>,
+        demand: &Demand,
+    ) -> Self {
+        let settings = &model.settings.throughput;
+        let (prompt_work, answer_engine) = (prefill.reference().work, decode.reference());
+        let decode_seconds = to_finite(demand.shape.output * answer_engine.token_gap);
+        let answers = demand.burst_floor(Occupancy { decode_seconds, prompt_share: 0.0 });
+        let prompt_share = prompt_work / (prompt_work + answer_engine.work).max(f64::MIN_POSITIVE);
+        let planned = settings.planned_utilization() * decode.engines_per_reference();
+        let unit = to_finite(planned / answer_engine.work.max(f64::MIN_POSITIVE));
+        let hold = settings.hold_after(demand.cold_start + REACTION);
+        Self {
+            prompts: demand.burst_floor(Occupancy { decode_seconds: 0.0, prompt_share: 1.0 }),
+            answers,
+            kept: demand.keep(model, memory, unit, Occupancy { decode_seconds, prompt_share }),
+            peak: peaks::record(memory, demand.forecast.expected.max(answers), hold),
+        }
+    }
 }
 
 impl<'a> RoleView<'a> {
@@ -177,6 +218,10 @@ impl<'a> RoleView<'a> {
         self.engines[self.reference_index()]
     }
 
+    fn engines_per_reference(&self) -> f64 {
+        engines_per_replica(&self.subset.view.variants[self.reference_index()])
+    }
+
     fn unlearned_verdict(&self, memory: &ThroughputMemory, demand: &Demand) -> ThroughputVerdict {
         let is_overloaded = self.saturated_steps >= SATURATED_STEPS;
         unlearned_verdict(&self.subset.view, memory, demand.forecast, self.engines.clone(), is_overloaded)
@@ -188,11 +233,9 @@ impl<'a> RoleView<'a> {
         memory: &ThroughputMemory,
         demand: &Demand,
         part: &RequestPart,
-        peak: f64,
-        bursts: f64,
+        rate: f64,
     ) -> ThroughputVerdict {
         let reference = self.reference();
-        let rate = peak.max(bursts);
         let engines = part.engines(rate);
         // With this bound `rate` needs exactly the engines of the part, whatever the rounding.
         let bound = if engines > 1.0 { 0.999 * rate / (engines - 1.0) } else { f64::INFINITY };
@@ -208,7 +251,7 @@ impl<'a> RoleView<'a> {
         let forecast = demand.forecast;
         let keeps_warm_spare =
             forecast.is_steep() && wants_warm_spare(settings.warm_spare, demand.cold_start);
-        let unit = per_engine * engines_per_replica(&self.subset.view.variants[self.reference_index()]);
+        let unit = per_engine * self.engines_per_reference();
         let warm_spare = if keeps_warm_spare { to_finite(unit) } else { 0.0 };
         let variants = || self.subset.view.variants.iter();
         ThroughputVerdict {
@@ -224,7 +267,8 @@ impl<'a> RoleView<'a> {
             is_overloaded: self.saturated_steps >= SATURATED_STEPS && !has_pending(&self.subset.view),
             is_learned: true,
             backlog: 0.0,
-            bursts,
+            bursts: 0.0,
+            kept: None,
             forecast,
             per_replica,
             engines: self.engines.clone(),
@@ -236,7 +280,7 @@ impl ThroughputVerdict {
     /// Adds the throughput that drains a backlog: at most the forecast.
     fn add_backlog(&mut self, rate: f64) {
         self.backlog = rate.min(self.forecast.expected);
-        self.demand = to_finite(self.demand + self.backlog).max(self.bursts);
+        self.demand = to_finite(self.demand + self.backlog).max(self.floor());
     }
 
     /// Those that start or are asked for take no load yet.
@@ -248,6 +292,10 @@ impl ThroughputVerdict {
 impl Demand {
     /// Requests per second to keep replicas for.
     pub(super) fn burst_floor(&self, occupancy: Occupancy) -> f64 {
-        if self.has_burst_floor { bursts::burst_floor(&self.per_step, occupancy) } else { 0.0 }
+        if self.has_burst_floor {
+            bursts::burst_floor(&self.per_step, self.scrape_interval, occupancy)
+        } else {
+            0.0
+        }
     }
 }

@@ -38,6 +38,8 @@ fn busy(truth: Times, running: f64, input_by_output: f64) -> EngineInterval<'sta
         prefill_seconds: 0.0,
         gaps: 0.0,
         gap_seconds: 0.0,
+        waiting: 0.0,
+        kv: 0.0,
         is_queueing: false,
     }
 }

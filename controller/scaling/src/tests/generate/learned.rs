@@ -5,7 +5,7 @@ use wva_crds::GoDuration;
 
 use super::figure;
 use crate::snapshot::{
-    Curve, Model, NeedPeak, PodHistory, Replica, StepTimes, ThroughputMemory, Variant, WorkSample,
+    Curve, Model, NeedPeak, PodHistory, Replica, Reserve, StepTimes, ThroughputMemory, Variant, WorkSample,
 };
 use crate::units::Amount;
 
@@ -68,6 +68,18 @@ pub(super) fn learned_of(
             .chain(model.variants.first())
             .map(curve)
             .collect(),
+        reserve: reserve(arrivals, samples),
         ..ThroughputMemory::default()
+    }
+}
+
+/// Ratios about 1, and one of 8 that a burst needed.
+fn reserve(arrivals: f64, samples: u32) -> Reserve {
+    let requests = |i| figure(if i == 6 { 90.0 } else { f64::from(u8::from(i == 24)) });
+    Reserve {
+        usual: figure(arrivals / 15.0),
+        steps: figure(f64::from(samples)),
+        ratios: (0..32).map(requests).collect(),
+        ..Reserve::default()
     }
 }

@@ -8,15 +8,15 @@ use proptest::test_runner::TestRunner;
 use crate::tests::generate::any_case;
 use crate::{Warning, decide};
 
-const CODES: [&str; 45] = [
+const CODES: [&str; 47] = [
     "NoProgress", "SlowReplicas", "ObjectiveOutOfReach", "SignalUnknown", "CannotGrow", "NoChange",
     "KeptDecision", "AllSaturated", "SpareBelowTarget", "ScaleDownSafe", "SafetyNet", "PendingReplicas",
     "Stuck", "StepNotSafe", "ScrapeGap", "MetricsStale", "OutOfBounds", "Superseded", "NotCarriedOut",
     "DemandAboveSupply", "SupplyAboveDemand", "WithinTolerance", "ArrivalsAboveCapacity", "Backlog",
-    "TrendAhead", "WarmSpare", "RecurringBursts", "HeldPeak", "NotLearnt", "SignalsMissing", "NoRequests",
-    "MinimumKept", "RequestsWaiting", "RequestsRefused", "WakeHold", "LimitedBy", "LimitedByQuota",
-    "YieldsTo", "WaitingForQuota", "RouterAboveCapacity", "AtMaximum", "AtMinimum", "Paused",
-    "RecommendOnly", "Fixed",
+    "TrendAhead", "WarmSpare", "RecurringBursts", "ReserveForTarget", "SloTargetMissed", "HeldPeak",
+    "NotLearnt", "SignalsMissing", "NoRequests", "MinimumKept", "RequestsWaiting", "RequestsRefused",
+    "WakeHold", "LimitedBy", "LimitedByQuota", "YieldsTo", "WaitingForQuota", "RouterAboveCapacity",
+    "AtMaximum", "AtMinimum", "Paused", "RecommendOnly", "Fixed",
 ];
 
 #[test]

@@ -59,6 +59,7 @@ fn entry() -> impl Strategy<Value = SaturationEntry> {
             analyzer_name: Some(AnalyzerName::Throughput),
             itl_slo: itl.map(figure),
             ttft_slo: itl.map(figure),
+            slo_target: itl.map(|_| figure(99.0)),
             warm_spare: Some(if spare { WarmSpare::On } else { WarmSpare::Auto }),
             ..SaturationEntry::default()
         }

@@ -1,0 +1,48 @@
+//! How often pods are scraped, and how many of the replicas that should serve do so.
+
+use super::arrivals::EngineInterval;
+use super::{REACTION, cold_start};
+use crate::snapshot::ThroughputMemory;
+use crate::units::{amount, mean, seconds};
+use crate::view::ModelView;
+
+/// Weight of the newest interval in the mean time between two scrapes.
+const INTERVAL_WEIGHT: f64 = 0.1;
+/// Time constant of the share of replicas that serve, and where it begins and ceases to count.
+const AVAILABILITY_SECONDS: f64 = 1200.0;
+const NOTABLE_AVAILABILITY: f64 = 0.95;
+const MIN_AVAILABILITY: f64 = 0.5;
+
+/// Moves the mean time between two scrapes.
+pub(super) fn record_interval(memory: &mut ThroughputMemory, intervals: &[EngineInterval<'_>]) {
+    let Some(now) = mean(intervals.iter().map(|interval| interval.seconds)) else { return };
+    let before = memory.scrape_interval.get();
+    let weight = if before > 0.0 { INTERVAL_WEIGHT } else { 1.0 };
+    memory.scrape_interval = amount(before + weight * (now - before));
+}
+
+/// Moves the share of replicas that serve: those that crash again and again are no supply. Replicas that never became
+/// ready do not count, nor does the time after a change of their number.
+pub(super) fn record(model: &ModelView, memory: &mut ThroughputMemory, passed: f64) {
+    let mut counts = (0, 0);
+    for view in &model.variants {
+        let settled = cold_start(view) + REACTION;
+        let is_settled = view.variant.current_for.is_none_or(|time| seconds(time) > settled);
+        if is_settled && view.arriving() == 0 {
+            counts.0 += view.ready;
+            counts.1 += view.ready + view.pending;
+        }
+    }
+    let before = if memory.availability.get() > 0.0 { memory.availability.get() } else { 1.0 };
+    if counts.1 > 0 {
+        let now = f64::from(counts.0) / f64::from(counts.1);
+        let weight = 1.0 - (-passed / AVAILABILITY_SECONDS).exp();
+        memory.availability = amount(before + weight * (now - before));
+    }
+}
+
+/// Factor of the throughput of a replica.
+pub(super) fn factor(memory: &ThroughputMemory) -> f64 {
+    let share = memory.availability.get();
+    if share > 0.0 && share < NOTABLE_AVAILABILITY { share.max(MIN_AVAILABILITY) } else { 1.0 }
+}
