@@ -310,7 +310,7 @@ fn config(analyzer: AnalyzerName) -> impl Strategy<Value = Config> {
     let stock = weighted(0.6, (0_u64..6, 0_u64..3, 0_u64..4));
     // Milliseconds: below a step of the learned engines, and above.
     let itl_slo = weighted(0.3, prop::sample::select(&[10.0, 60.0][..]));
-    let target = weighted(0.3, prop::sample::select(&[90.0, 99.0, 99.9][..]));
+    let target = weighted(0.4, prop::sample::select(&[90.0, 99.0, 99.9][..]));
     let flags = (any::<bool>(), weighted(0.5, any::<bool>()), stock, itl_slo, target);
     flags.prop_map(move |(to_zero, limited, stock, itl_slo, target)| {
         let entry = SaturationEntry {

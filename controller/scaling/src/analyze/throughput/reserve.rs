@@ -29,6 +29,8 @@ const MAX_CORRECTION: f64 = 3.0;
 /// a long history without them to lower it.
 const ASSUMED_LATE: f64 = 5.0;
 const ASSUMED_LATE_BELOW: f64 = 300.0;
+/// Steps that show a usual load.
+const USUAL_STEPS: f64 = 4.0;
 /// What arrived in the newest step is not known before the scrapes after it.
 const OPEN_STEPS: usize = 1;
 /// Steps of an earlier leader that count, at most: a day.
@@ -97,7 +99,8 @@ pub(crate) fn reserve_estimate(reserve: &Reserve, share: f64) -> Option<ReserveE
 fn restore(reserve: &mut Reserve, known: ReserveEstimate) {
     (reserve.usual, reserve.steps) = (known.usual, known.steps);
     let requests = known.usual.get() * known.steps.get().min(RESTORED_STEPS) * STEP;
-    reserve.ratios[range_of(known.ratio.get())] = amount(to_finite(requests));
+    // The ratio is the upper end of its range.
+    reserve.ratios[range_of(0.99 * known.ratio.get())] = amount(to_finite(requests));
 }
 
 impl Target<'_> {
@@ -138,7 +141,7 @@ impl Target<'_> {
     fn add(&self, reserve: &mut Reserve, steps: &[f64]) {
         let Some(last) = steps.last() else { return };
         let (usual, known) = (reserve.usual.get(), reserve.steps.get());
-        if known > 0.0 {
+        if known >= USUAL_STEPS {
             let ratio = (self.occupancy.need(steps) + self.unit) / (usual + self.unit);
             let fading = (-STEP / (RATIO_HALF_LIFE)).exp2();
             for requests in &mut reserve.ratios {
@@ -235,7 +238,7 @@ mod tests {
         assert!((10.0..13.0).contains(&rate(0.95, 25)), "{}", rate(0.95, 25));
         assert!((10.0..13.0).contains(&rate(0.99, 200)), "{}", rate(0.99, 200));
         assert!(rate(0.9, 200) < 2.0, "{}", rate(0.9, 200));
-        let calm = kept(0.999, &model, &mut Reserve::default(), [15.0; 2000]).rate;
+        let calm = kept(0.99, &model, &mut Reserve::default(), [15.0; 2000]).rate;
         assert!((0.9..1.3).contains(&calm), "{calm}");
     }
 
@@ -256,7 +259,7 @@ mod tests {
         let day = |burst: f64| (0..DAY).map(move |i| if i < 60 { burst } else { 15.0 });
         let mut reserve = Reserve::default();
         let daily = kept(0.99, &model, &mut reserve, (0..3).flat_map(|_| day(150.0)));
-        assert!(daily.rate > 10.0, "{daily:?}");
+        assert!(daily.rate > 5.0, "{daily:?}");
         let later = kept(0.99, &model, &mut reserve, (0..6).flat_map(|_| day(15.0)));
         assert!(later.rate < 2.0, "{later:?}");
         assert!(later.needed_ago < 60.0, "what is kept now is needed in each step: {later:?}");

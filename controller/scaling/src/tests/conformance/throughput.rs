@@ -27,10 +27,10 @@ a backlog of at most the arrival rate | waiting 48000; learned 10; a: 4 | a 4->7
 no scale-down while work waits | waiting 48000; learned 0; a: 3 | a 3->3 HeldPeak
 the scheduler queue drains in less time | throughput drain: 1m; waiting 480; learned 10; a: 4 | a 4->6 Backlog backlog=2.4706
 the queues of replicas | learned 10; a: 4 wait=242 | a 4->6 Backlog backlog=2.1
-no replica reports, and the router has more in flight than they run | model router: {running: 1200}; learned 10; a: 4 pods=0 | a 4->5 SafetyNet RouterAboveCapacity inFlight=1200 perReplica=256
+no replica reports, and the router has more in flight than they run | model router: {running: 1200}; learned 10; a: 4 pods=0 | a 4->6 SafetyNet RouterAboveCapacity inFlight=1200 perReplica=200
 in flight at the router, up to twice the ready replicas | model router: {running: 90000}; learned 10; a: 4 pods=0 | a 4->8 SafetyNet RouterAboveCapacity
 in flight at the router, and a target that is on its way | model router: {running: 90000}; learned 10; a: 4 pods=0 desired=8 | a 4->8 SafetyNet
-in flight at the router, no more than they run | model router: {running: 1000}; learned 10; a: 4 pods=0 | a 4->4 SafetyNet
+in flight at the router, no more than they run | model router: {running: 800}; learned 10; a: 4 pods=0 | a 4->4 SafetyNet
 in flight at the router, and half of the replicas report | model router: {running: 90000}; learned 10; a: 4 pods=2 | a 4->4 NoChange
 in flight at the router, before the throughput is learned | model router: {running: 90000}; learned 10 samples=3; a: 4 pods=0 | a 4->4 SafetyNet
 most replicas are saturated for a minute | learned 1 saturated=4; a: 4 wait=3 | a 4->5 Backlog need=0.3088
