@@ -17,7 +17,7 @@ POLICY_RESULTS := $(patsubst %.yaml,$(RESULTS)/%.json,$(notdir $(SCENARIOS)))
 # The same for `make bench-traces`. The requests are recorded: seeds differ only in how long replicas take to start.
 TRACE_RESULTS := $(patsubst tests/scenarios/traces/%.yaml,$(RESULTS)/traces/%.json,$(wildcard tests/scenarios/traces/*.yaml))
 
-.PHONY: help tools build test lint lint-files chart docs generate demo replay bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-report bench-simulate bench-tenants bench-curves bench-traces bench-windows compare-decisions test-bad-input test-consumers test-docs test-engines test-faults test-from-zero test-image test-long test-quick test-report test-rollouts test-router test-install test-outages test-scale-down test-scaling test-side-by-side test-throughput test-upgrade test-versions test-zero fuzz deny clean
+.PHONY: help tools build test lint lint-files chart docs generate demo replay bench bench-conditions bench-idle bench-policies bench-admission bench-cycle bench-decide bench-report bench-simulate bench-tenants bench-curves bench-traces bench-windows compare-decisions test-bad-input test-consumers test-docs test-engines test-faults test-from-zero test-image test-long test-quick test-report test-rollouts test-router test-install test-outages test-scale-down test-scaling test-side-by-side test-throughput test-upgrade test-versions test-zero fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -121,6 +121,10 @@ replay: tools ## Replay an hour of Azure code and of Mooncake in real time on a 
 
 bench-curves: ## Attainment and cost of the throughput analyzer by utilization, for recorded traffic, ladder and roles; a minute once it is built
 	@$(CARGO) run --quiet --release --package wva-simulator --example settings -- curves 10 $(wildcard tests/scenarios/traces/*.yaml) tests/scenarios/ladder.yaml tests/scenarios/attacks/roles.yaml
+
+bench-conditions: ## Engines and faults of tests/conditions.yaml and shares of tests/targets.yaml under all policies, SEEDS seeds each (30): the tables of docs/development/evidence/conditions.md; ten minutes once it is built
+	@$(CARGO) run --quiet --release --package wva-simulator --example conditions -- tests/conditions.yaml $(SEEDS)
+	@$(CARGO) run --quiet --release --package wva-simulator --example conditions -- tests/targets.yaml $(SEEDS)
 
 bench-windows: ## Means of the throughput analyzer over all scenarios of hours, with other cycles, holds and scale-down windows; a minute once it is built
 	@$(CARGO) run --quiet --release --package wva-simulator --example settings -- windows 3 $(filter-out %/diurnal-week.yaml,$(wildcard tests/scenarios/*.yaml tests/scenarios/*/*.yaml))

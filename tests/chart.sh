@@ -174,7 +174,7 @@ done
 # The testbed runs the program with the same (tests/testbed/src/install/program.rs).
 holds "$all" '{"name":"MALLOC_ARENA_MAX","value":"1"},{"name":"MALLOC_MMAP_THRESHOLD_","value":"131072"},{"name":"MALLOC_TRIM_THRESHOLD_","value":"131072"}' defaults
 holds "$all" '"PROMETHEUS_TLS_INSECURE_SKIP_VERIFY":"false"' defaults
-holds "$all" '"default":"analyzerName: throughput\ndrain: 2m\nenableLimiter: false\nhold: 5m\nkvCacheThreshold: 0.8\nkvSpareTrigger: 0.1\nqueueLengthThreshold: 5\nqueueSpareTrigger: 3\nscaleDownBoundary: 0.7\nscaleUpThreshold: 0.85\nwarmSpare: auto\n"' defaults
+holds "$all" '"default":"analyzerName: throughput\ndrain: 2m\nenableLimiter: false\nkvCacheThreshold: 0.8\nkvSpareTrigger: 0.1\nqueueLengthThreshold: 5\nqueueSpareTrigger: 3\nscaleDownBoundary: 0.7\nscaleUpThreshold: 0.85\nwarmSpare: auto\n"' defaults
 holds "$all" '"scaleUp":{"policies":[{"periodSeconds":150,"type":"Pods","value":10}],"selectPolicy":"Max","stabilizationWindowSeconds":0,' defaults
 holds "$all" '"type":"ClusterIP"' defaults
 for kind in VariantAutoscaling HorizontalPodAutoscaler; do lacks "$(cat $out/defaults.json)" "\"kind\":\"$kind\"" "the operator alone"; done

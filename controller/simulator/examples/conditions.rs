@@ -83,9 +83,6 @@ fn print_table(file: &Path, options: &Options) -> Result<(), Box<dyn Error>> {
             eprintln!("{base}: {}", condition.name);
             let scenario = read(&folder.join(base), condition, &options.policies)?;
             let studies = run_study(&scenario, options.seeds, |_| {});
-            if condition.warm {
-                eprintln!("warm: {}", scenario.setting.variants[0].initial);
-            }
             let cells: Vec<String> = studies.iter().take(options.policies.len()).map(cell).collect();
             println!("| {} | {} | {} |", scenario.name, condition.name, cells.join(" | "));
         }

@@ -32,7 +32,7 @@ use self::engine_speed::{EngineSpeed, LearnedEngines, engine_speeds, replica_thr
 use self::evidence::{CycleEvidence, is_curve_of, record_proven, update_curves};
 pub(super) use self::planned::planned_requests;
 use self::queues::{backlog_rate, waiting_requests, waiting_time};
-use self::reserve::Kept;
+use self::reserve::ReservePlan;
 use self::roles::RoleSubsets;
 use self::trend::ArrivalForecast;
 use self::unlearned::unlearned_verdict;
@@ -73,7 +73,7 @@ pub(super) struct ThroughputVerdict {
     /// Throughput for recurring bursts; 0: none.
     bursts: f64,
     /// What is kept for `sloTarget`. `None`: it is not stated.
-    kept: Option<Kept>,
+    kept: Option<ReservePlan>,
     /// Waiting time of a request at the end of the horizon with the current replicas, seconds.
     waiting_time: f64,
     /// Milliseconds.
@@ -198,8 +198,8 @@ pub(crate) fn speed_estimate(learned: &ThroughputMemory, variant: &Variant) -> O
 }
 
 /// True if replicas may be removed: the history is long enough, and every replica shows what it serves.
-fn shows_enough(model: &ModelView, memory: &ThroughputMemory, kept: Option<Kept>) -> bool {
-    has_full_history(model, memory) && all_have_counters(model) && kept.is_none_or(Kept::has_history)
+fn shows_enough(model: &ModelView, memory: &ThroughputMemory, kept: Option<ReservePlan>) -> bool {
+    has_full_history(model, memory) && all_have_counters(model) && kept.is_none_or(ReservePlan::has_history)
 }
 
 /// Needs both lengths.

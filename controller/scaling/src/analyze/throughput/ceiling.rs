@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_is_exceeded_rises_and_one_that_falls_is_found_again() {
+    fn an_exceeded_limit_rises_and_a_smaller_one_is_found() {
         let grown = [(8.0, 5.0); 6].into_iter().chain([(40.0, 0.0)]);
         assert_eq!(shown_limit(&shown(grown)), None);
         let fallen = [(40.0, 5.0); 6].into_iter().chain([(8.0, 5.0); 20]);

@@ -40,7 +40,7 @@ const MAX_FIRST_STEPS: f64 = 240.0;
 
 /// What is kept for the target.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Kept {
+pub(super) struct ReservePlan {
     /// Requests per second that the fleet is to be able to serve.
     pub(super) rate: f64,
     /// `sloTarget`, percent.
@@ -55,7 +55,7 @@ pub(super) struct Kept {
     pub(super) learning: f64,
 }
 
-impl Kept {
+impl ReservePlan {
     pub(super) fn has_history(self) -> bool {
         self.learning <= 0.0
     }
@@ -82,7 +82,7 @@ impl Demand {
         memory: &mut ThroughputMemory,
         unit: f64,
         occupancy: Occupancy,
-    ) -> Option<Kept> {
+    ) -> Option<ReservePlan> {
         let share = model.settings.throughput.slo_target? / 100.0;
         let target = Target { share, unit, occupancy, model: model.model };
         Some(target.keep(&mut memory.reserve, &self.per_step, self.new_steps))
@@ -105,7 +105,7 @@ fn restore(reserve: &mut Reserve, known: ReserveEstimate) {
 
 impl Target<'_> {
     /// Adds the `new` steps at the end of `steps`, which are arrivals, oldest first.
-    pub(super) fn keep(&self, reserve: &mut Reserve, steps: &[f64], new: usize) -> Kept {
+    pub(super) fn keep(&self, reserve: &mut Reserve, steps: &[f64], new: usize) -> ReservePlan {
         reserve.ratios.resize(RANGES, amount(0.0));
         if reserve.steps.get() <= 0.0 {
             let known = self.model.variants.iter().filter_map(|variant| variant.reserve_estimate);
@@ -127,7 +127,7 @@ impl Target<'_> {
             let shares = attainment.by_objective().map(|(_, shares)| of(shares));
             shares.into_iter().flatten().map(percent).min_by(f64::total_cmp)
         };
-        Kept {
+        ReservePlan {
             rate: to_finite(rate.max(0.0)),
             percent: 100.0 * self.share,
             hour: least(|shares| shares.hour),
@@ -215,8 +215,8 @@ mod tests {
         model: &Model,
         reserve: &mut Reserve,
         arrivals: impl IntoIterator<Item = f64>,
-    ) -> Kept {
-        let mut last = Kept::default();
+    ) -> ReservePlan {
+        let mut last = ReservePlan::default();
         let mut steps = vec![0.0];
         for arrived in arrivals {
             steps.push(arrived);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reserve_that_is_never_needed_fades_and_one_of_the_day_stays() {
+    fn a_reserve_of_the_day_stays_and_an_unneeded_one_fades() {
         const DAY: usize = 5760;
         let model = Model::default();
         // A burst of a quarter of an hour each day, for three days, then none.

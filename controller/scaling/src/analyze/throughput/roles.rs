@@ -8,7 +8,7 @@ use super::engine_speed::{
 };
 use super::queueing::{RequestPart, slack};
 use super::queues::{pod_backlog_rate, queue_drain_rate};
-use super::reserve::Kept;
+use super::reserve::ReservePlan;
 use super::{
     Demand, REACTION, SATURATED_STEPS, ThroughputVerdict, has_pending, held, is_saturated, learning, peaks,
     shows_enough, total_throughput, unlearned_verdict, wants_warm_spare,
@@ -156,7 +156,7 @@ struct Floors {
     prompts: f64,
     /// For bursts of answers.
     answers: f64,
-    kept: Option<Kept>,
+    kept: Option<ReservePlan>,
     /// Of the hold time.
     peak: f64,
 }
