@@ -124,7 +124,7 @@ pub struct Model {
     /// The same of the times between two tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub itl_lateness: Option<Lateness>,
-    /// Measured shares within the objectives. No rule reads them.
+    /// Measured shares within the objectives. Only `sloTarget` reads them.
     #[serde(default, skip_serializing_if = "Attainment::is_empty")]
     pub attainment: Attainment,
     /// Load at the router. Requests in flight count while most replicas report nothing.

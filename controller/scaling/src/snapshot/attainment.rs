@@ -1,4 +1,4 @@
-//! Share of latencies within their objectives, as histograms show it. No rule reads it.
+//! Share of latencies within their objectives, as histograms show it. Only the notes about `sloTarget` read it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

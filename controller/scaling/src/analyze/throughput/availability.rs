@@ -33,12 +33,16 @@ pub(super) fn record(model: &ModelView, memory: &mut ThroughputMemory, passed: f
             counts.1 += view.ready + view.pending;
         }
     }
-    let before = if memory.availability.get() > 0.0 { memory.availability.get() } else { 1.0 };
-    if counts.1 > 0 {
-        let now = f64::from(counts.0) / f64::from(counts.1);
-        let weight = 1.0 - (-passed / AVAILABILITY_SECONDS).exp();
-        memory.availability = amount(before + weight * (now - before));
+    let (ready, all) = counts;
+    // Those that never served may be starting for the first time, whatever it takes.
+    let is_known = memory.availability.get() > 0.0;
+    if all == 0 || (!is_known && ready < all) {
+        return;
     }
+    let before = if is_known { memory.availability.get() } else { 1.0 };
+    let now = f64::from(ready) / f64::from(all);
+    let weight = 1.0 - (-passed / AVAILABILITY_SECONDS).exp();
+    memory.availability = amount(before + weight * (now - before));
 }
 
 /// Factor of the throughput of a replica.
