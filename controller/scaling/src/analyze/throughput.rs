@@ -128,9 +128,8 @@ pub(super) fn analyze(model: &ModelView) -> (Result<Box<dyn Verdict>, Option<Rea
     let steps = to_u32(passed / STEP);
     memory.saturated = saturated_steps(saturated, memory.saturated, steps);
     memory.decode_saturated = saturated_steps(decode_saturated, memory.decode_saturated, steps);
-    let verdict = check_signals(model, &memory, roles.as_ref()).and_then(|()| {
-        build_verdict(model, &mut memory, &evidence, saturated, roles, steps as usize).ok_or(None)
-    });
+    let verdict = check_signals(model, &memory, roles.as_ref())
+        .and_then(|()| build_verdict(model, &mut memory, &evidence, saturated, roles).ok_or(None));
     let mut replicas = model.variants.iter().flat_map(|v| &v.counted);
     let server = replicas.next().map(|sample| sample.replica.server).unwrap_or_default();
     (verdict.map_err(|missing| missing.map(|missing| Reason::SignalsMissing { missing, server })), memory)
@@ -240,7 +239,6 @@ fn build_verdict(
     evidence: &CycleEvidence<'_>,
     saturated: bool,
     roles: Option<RoleSubsets<'_>>,
-    new_steps: usize,
 ) -> Option<Box<dyn Verdict>> {
     let cold_start = model.variants.iter().map(cold_start).fold(0.0, f64::max);
     let per_step = arrivals::per_step(memory);
@@ -253,7 +251,7 @@ fn build_verdict(
         cold_start,
         per_step,
         has_burst_floor: memory.has_burst_floor,
-        new_steps,
+        new_steps: evidence.new_steps(),
         scrape_interval: memory.scrape_interval.get(),
     };
     Some(match roles {
@@ -304,7 +302,7 @@ fn whole_verdict(
         itl_slo: settings.itl_slo,
         demand: to_finite(forecast.expected + backlog.min(forecast.expected) + warm_spare)
             .max(bursts)
-            .max(kept.map_or(0.0, |kept| kept.rate)),
+            .max(reserve::rate(kept)),
         warm_spare,
         held: held(saturated, peak * unit, forecast.expected + backlog),
         // Scale-down needs a full hold time of history, counters of every replica, and unsaturated replicas.

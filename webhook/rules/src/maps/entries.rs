@@ -173,7 +173,9 @@ pub(crate) const NOT_MEASURED: Rule = Rule {
             return;
         }
         let default = facts.entries().valid().find(|entry| entry.key == DEFAULT_ENTRY);
-        let is_stated = |value: &Json| ["ttftSlo", "itlSlo"].iter().any(|key| value.get(key).is_some());
+        let is_stated = |value: &Json| {
+            OLD_OBJECTIVES.iter().any(|(old, new)| value.get(old).is_some() || value.get(new).is_some())
+        };
         let by_default = default.and_then(|entry| entry.value()).is_some_and(is_stated);
         let mut report = |path: String, value: &Json| {
             let target = value.get("sloTarget").filter(|_| !is_stated(value));
@@ -188,11 +190,7 @@ pub(crate) const NOT_MEASURED: Rule = Rule {
                     value.for_each(|value| report(entry_field(&entry.key), value));
                 }
             }
-            MapRole::ServiceClasses => class_items(facts).for_each(|(path, item)| {
-                if !OLD_OBJECTIVES.iter().any(|(old, _)| item.get(old).is_some()) {
-                    report(path, item);
-                }
-            }),
+            MapRole::ServiceClasses => class_items(facts).for_each(|(path, item)| report(path, item)),
             _ => {}
         }
     }),

@@ -50,3 +50,29 @@ pub(super) fn factor(memory: &ThroughputMemory) -> f64 {
     let share = memory.availability.get();
     if share > 0.0 && share < NOTABLE_AVAILABILITY { share.max(MIN_AVAILABILITY) } else { 1.0 }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::decide;
+    use crate::snapshot::Snapshot;
+
+    /// Availability a minute after this one, with so many of four replicas ready for ten minutes.
+    fn after_a_minute(before: f64, ready: u32) -> f64 {
+        let text = format!(
+            r#"{{"config": {{"saturation": {{"default": {{"analyzerName": "throughput"}}}}}},
+            "learned": [{{"modelID": "m", "namespace": "n", "age": "60s", "arrivals": [3], "availability": {before}}}],
+            "models": [{{"modelID": "m", "namespace": "n", "variants": [
+                {{"name": "a", "accelerator": "H100", "current": 4, "ready": {ready}, "currentFor": "10m"}}]}}]}}"#
+        );
+        decide(&Snapshot::parse(&text).unwrap()).next.learned[0].availability.get()
+    }
+
+    #[test]
+    fn only_replicas_that_have_served_lower_the_availability() {
+        assert!((after_a_minute(0.0, 4) - 1.0).abs() < 1e-9, "all serve");
+        assert!(after_a_minute(0.0, 3) < 1e-9, "one may be starting for the first time");
+        let crashed = after_a_minute(1.0, 3);
+        assert!((0.98..0.99).contains(&crashed), "a twentieth of a quarter: {crashed}");
+        assert!(after_a_minute(crashed, 4) > crashed, "it recovers");
+    }
+}

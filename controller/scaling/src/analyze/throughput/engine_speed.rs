@@ -89,7 +89,7 @@ fn plan(view: &VariantView, curve: &Curve, shape: RequestShape, objective: Optio
     let args = EngineArgs::on(view.accelerator(), &view.variant.engine_args);
     let shown_limit = ceiling::shown_limit(curve);
     let max_seqs = shown_limit.unwrap_or_else(|| ceiling::credible_limit(curve, &args));
-    let itl = if objective.is_some() && curve.itl_out_of_reach { None } else { objective };
+    let itl = objective.filter(|_| !curve.itl_out_of_reach);
     let limits = ConcurrencyLimits { kv_tokens: kv_tokens(view, &args), max_seqs, itl };
     let times = match view.variant.role {
         Some(Role::Prefill) => {
@@ -101,10 +101,12 @@ fn plan(view: &VariantView, curve: &Curve, shape: RequestShape, objective: Optio
         None => fitted,
     };
     let running = capacity::concurrency(times, shape, limits);
-    let assumed = capacity::default_gap(times);
-    let bounded = capacity::concurrency(times, shape, ConcurrencyLimits { itl: Some(assumed), ..limits });
-    if objective.is_none() && bounded < running {
-        return Plan { times, running: bounded, shown_limit, assumed_gap: Some(assumed) };
+    if objective.is_none() {
+        let assumed = capacity::default_gap(times);
+        let bounded = capacity::concurrency(times, shape, ConcurrencyLimits { itl: Some(assumed), ..limits });
+        if bounded < running {
+            return Plan { times, running: bounded, shown_limit, assumed_gap: Some(assumed) };
+        }
     }
     Plan { times, running, shown_limit, assumed_gap: None }
 }

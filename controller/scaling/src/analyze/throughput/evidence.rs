@@ -9,7 +9,7 @@ use super::capacity::RequestShape;
 use super::engine_speed::EngineSpeed;
 use super::{ceiling, demonstrated, learning};
 use crate::snapshot::{Curve, Lateness, ThroughputMemory, Variant};
-use crate::units::seconds;
+use crate::units::{seconds, to_u32};
 use crate::view::{ModelView, VariantView};
 
 /// Seconds for which an unused curve is kept: a rollback within a day finds it again.
@@ -28,6 +28,11 @@ pub(super) struct CycleEvidence<'a> {
 }
 
 impl<'a> CycleEvidence<'a> {
+    /// Steps since the last cycle.
+    pub(super) fn new_steps(&self) -> usize {
+        to_u32(self.passed / STEP) as usize
+    }
+
     /// Intervals of a curve without those of slow pods.
     fn of_curve(&self, curve: usize) -> impl Iterator<Item = &EngineInterval<'a>> {
         self.intervals.iter().filter(move |i| self.curves[i.variant] == curve && !self.slow.contains(i.pod))

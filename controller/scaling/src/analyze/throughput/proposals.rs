@@ -1,6 +1,6 @@
 //! Targets of the throughput analyzer: the cheapest throughput grows first, the most expensive shrinks first.
 
-use super::ThroughputVerdict;
+use super::{ThroughputVerdict, reserve};
 use crate::Stage;
 use crate::analyze::Verdict;
 use crate::analyze::growth::Growth;
@@ -98,7 +98,7 @@ impl ThroughputVerdict {
             Reason::WarmSpare { flow }
         } else if below(self.supply, self.bursts) {
             Reason::RecurringBursts { flow }
-        } else if self.kept.is_some_and(|kept| below(self.supply, kept.rate)) {
+        } else if below(self.supply, reserve::rate(self.kept)) {
             Reason::ReserveForTarget { flow }
         } else {
             Reason::Backlog { flow }
@@ -131,7 +131,7 @@ impl ThroughputVerdict {
 
     /// Requests per second to keep replicas for, whatever arrives now.
     pub(super) fn floor(&self) -> f64 {
-        self.bursts.max(self.kept.map_or(0.0, |kept| kept.rate))
+        self.bursts.max(reserve::rate(self.kept))
     }
 
     /// The model does not shrink below it.
@@ -228,13 +228,6 @@ impl ThroughputVerdict {
 
     fn target_figures(&self, i: usize) -> Option<TargetFigures> {
         let kept = self.kept?;
-        Some(TargetFigures {
-            percent: kept.percent,
-            hour: kept.hour,
-            day: kept.day,
-            replicas: to_finite(kept.rate / self.per_replica[i]),
-            needed_seconds_ago: kept.needed_ago,
-            learning_seconds: kept.learning,
-        })
+        Some(TargetFigures { replicas: to_finite(kept.rate / self.per_replica[i]), ..kept.figures })
     }
 }

@@ -9,6 +9,7 @@
 use super::Demand;
 use super::arrivals::STEP;
 use super::bursts::Occupancy;
+use crate::reason::TargetFigures;
 use crate::snapshot::{Lateness, Model, Reserve, ReserveEstimate, ThroughputMemory, WindowShares, percent};
 use crate::units::{Fraction, amount, count, seconds, to_duration, to_finite, to_u32};
 use crate::view::ModelView;
@@ -39,26 +40,23 @@ const RESTORED_STEPS: f64 = 5760.0;
 const MAX_FIRST_STEPS: f64 = 240.0;
 
 /// What is kept for the target.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ReservePlan {
     /// Requests per second that the fleet is to be able to serve.
     pub(super) rate: f64,
-    /// `sloTarget`, percent.
-    pub(super) percent: f64,
-    /// Measured share of the last hour, of the objective that is kept less, percent.
-    pub(super) hour: Option<f64>,
-    /// The same of the last day.
-    pub(super) day: Option<f64>,
-    /// Seconds since a step needed the reserve.
-    pub(super) needed_ago: f64,
-    /// Seconds until the history is long enough to show the share of the target.
-    pub(super) learning: f64,
+    /// What the sentence shows; replicas differ by variant.
+    pub(super) figures: TargetFigures,
 }
 
 impl ReservePlan {
     pub(super) fn has_history(self) -> bool {
-        self.learning <= 0.0
+        self.figures.learning_seconds <= 0.0
     }
+}
+
+/// 0: no target is stated.
+pub(super) fn rate(kept: Option<ReservePlan>) -> f64 {
+    kept.map_or(0.0, |kept| kept.rate)
 }
 
 /// A model under a target.
@@ -129,11 +127,14 @@ impl Target<'_> {
         };
         ReservePlan {
             rate: to_finite(rate.max(0.0)),
-            percent: 100.0 * self.share,
-            hour: least(|shares| shares.hour),
-            day: least(|shares| shares.day),
-            needed_ago: seconds(reserve.needed_ago),
-            learning: ((first_steps - reserve.steps.get()) * STEP).max(0.0),
+            figures: TargetFigures {
+                percent: 100.0 * self.share,
+                hour: least(|shares| shares.hour),
+                day: least(|shares| shares.day),
+                replicas: 0.0,
+                needed_seconds_ago: seconds(reserve.needed_ago),
+                learning_seconds: ((first_steps - reserve.steps.get()) * STEP).max(0.0),
+            },
         }
     }
 
@@ -143,7 +144,7 @@ impl Target<'_> {
         let (usual, known) = (reserve.usual.get(), reserve.steps.get());
         if known >= USUAL_STEPS {
             let ratio = (self.occupancy.need(steps) + self.unit) / (usual + self.unit);
-            let fading = (-STEP / (RATIO_HALF_LIFE)).exp2();
+            let fading = (-STEP / RATIO_HALF_LIFE).exp2();
             for requests in &mut reserve.ratios {
                 *requests = amount(requests.get() * fading);
             }
@@ -216,13 +217,13 @@ mod tests {
         reserve: &mut Reserve,
         arrivals: impl IntoIterator<Item = f64>,
     ) -> ReservePlan {
-        let mut last = ReservePlan::default();
+        let mut last = None;
         let mut steps = vec![0.0];
         for arrived in arrivals {
             steps.push(arrived);
-            last = target(share, model).keep(reserve, &steps, 1);
+            last = Some(target(share, model).keep(reserve, &steps, 1));
         }
-        last
+        last.unwrap()
     }
 
     /// 15 requests a step, and 150 in each of these steps.
@@ -245,7 +246,9 @@ mod tests {
     #[test]
     fn no_replica_is_removed_before_the_share_can_be_seen() {
         let model = Model::default();
-        let learning = |share, steps| kept(share, &model, &mut Reserve::default(), bursts(steps, 9)).learning;
+        let learning = |share, steps| {
+            kept(share, &model, &mut Reserve::default(), bursts(steps, 9)).figures.learning_seconds
+        };
         assert!((learning(0.99, 40) - 900.0).abs() < 1.0, "{}", learning(0.99, 40));
         assert!(learning(0.99, 100) < 1.0 && learning(0.9, 10) < 1.0);
         assert!((learning(0.999, 240)).abs() < 1.0, "at most an hour: {}", learning(0.999, 240));
@@ -262,7 +265,10 @@ mod tests {
         assert!(daily.rate > 5.0, "{daily:?}");
         let later = kept(0.99, &model, &mut reserve, (0..6).flat_map(|_| day(15.0)));
         assert!(later.rate < 2.0, "{later:?}");
-        assert!(later.needed_ago < 60.0, "what is kept now is needed in each step: {later:?}");
+        assert!(
+            later.figures.needed_seconds_ago < 60.0,
+            "what is kept now is needed in each step: {later:?}"
+        );
     }
 
     #[test]

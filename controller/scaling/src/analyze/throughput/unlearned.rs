@@ -18,6 +18,7 @@ const MAX_UNLEARNED_GROWTH: f64 = 4.0;
 /// Steps in which arrivals are compared with completions, and the ratio from which the difference is not chance.
 const COMPARED_STEPS: usize = 4;
 const NOTABLE_GROWTH: f64 = 1.05;
+
 /// Verdict before a curve is learned: if most replicas are hot, the model grows by the ratio of arrivals to
 /// completions, or by half if no request completes. Rates are in replicas.
 pub(super) fn unlearned_verdict(
