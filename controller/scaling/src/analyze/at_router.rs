@@ -61,7 +61,9 @@ impl LoadAtRouter {
     }
 }
 
-/// Replicas of a target within the maximum and the mode, which later stages enforce.
+/// Replicas of a target within the maximum and the mode, which later stages enforce. A target that the autoscaler does not
+/// carry out serves nothing.
 fn replicas(view: &VariantView, draft: &Draft) -> u32 {
-    view.replicas_after(view.bounds.max.map_or(draft.target(), |max| draft.target().min(max)))
+    let target = if view.base.is_obstructed { draft.target().min(view.current) } else { draft.target() };
+    view.replicas_after(view.bounds.max.map_or(target, |max| target.min(max)))
 }

@@ -8,7 +8,7 @@ use super::engine_speed::{
 };
 use super::queueing::{RequestPart, slack};
 use super::queues::{pod_backlog_rate, queue_drain_rate};
-use super::reserve::{self, ReservePlan};
+use super::reserve::ReservePlan;
 use super::{
     Demand, REACTION, SATURATED_STEPS, ThroughputVerdict, has_pending, held, is_saturated, learning, peaks,
     shows_enough, total_throughput, unlearned_verdict, wants_warm_spare,
@@ -112,7 +112,8 @@ fn learned_verdicts(
     let floors = Floors::new(model, memory, prefill, decode, demand);
     let Floors { peak, kept, .. } = floors;
     let of_part = |role: &RoleView<'_>, part, bursts: f64| {
-        let verdict = role.verdict(model, memory, demand, part, peak.max(bursts).max(reserve::rate(kept)));
+        // Without the reserve: at a greater rate an engine serves more, and demand beyond that rate would get fewer.
+        let verdict = role.verdict(model, memory, demand, part, peak.max(bursts));
         ThroughputVerdict { bursts, kept, ..verdict }
     };
     let mut of_prefill = of_part(prefill, &prompts, floors.prompts);
