@@ -45,9 +45,10 @@ lint: ## Check formatting, clippy, purity of the pure crates, dependencies betwe
 lint-files: ## Run shellcheck, hadolint and actionlint (needs Python 3 and Go, once)
 	@tests/lint-files.sh
 
-chart: build ## Check renders of the Helm chart: names, permissions, webhooks, refusals, every documented key
+chart: build ## Check renders of the Helm chart: names, permissions, webhooks, refusals, every documented key; and a release of a made-up owner
 	@tests/chart.sh
 	@tests/alerts.sh
+	@tests/release.sh
 
 docs: ## Build the site of docs/ into target/docs (installs mdBook into target/tools, once)
 	@tests/docs.sh

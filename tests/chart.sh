@@ -410,6 +410,7 @@ refused "the image of llm-d WVA"                          -f tests/fixtures/orig
 refused "the image of llm-d WVA"                          --set image.repository=mirror.example/llm-d/workload-variant-autoscaler
 refused "one for the whole cluster"                        --set wva.namespaceScoped=true,wva.externalMetrics.enabled=true
 refused "wva.prometheus.baseURL is empty"                  --set wva.prometheus.baseURL=
+refused "With values of llm-d WVA, pass -f values-llm-d-wva.yaml first" --set wva.prometheus.baseURL=
 refused "names none"                                       --set wva.webhook.certMode=existingSecret
 refused "serviceAccount.name names none"                   --set serviceAccount.create=false
 refused "need more: set llmd.namespace (namespace of the model server), llmd.modelID (the model, as clients name it)." --set llmd.deploymentName=llama

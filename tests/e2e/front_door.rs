@@ -20,10 +20,12 @@ const DEMO: &str = "wva-demo";
 const LONGEST: Duration = Duration::from_mins(8);
 
 /// Beginnings of commands that are not run, and their replacements.
-const REPLACED: [(&str, &str); 6] = [
+const REPLACED: [(&str, &str); 8] = [
     ("make ", "the tests' own commands"),
     ("kind ", "the cluster is the testbed"),
     ("docker ", "the kubelet runs the program of this build"),
+    ("helm upgrade --install wva oci://", "tests/release.sh installs a release from a registry"),
+    ("curl -fsSL https://github.com/OWNER/", "tests/release.sh installs the program of a release"),
     ("helm repo add ", "no chart repository is available here"),
     ("helm install prometheus ", "the testbed's Prometheus scrapes by the same annotations"),
     ("kubectl logs ", "the kubelet has no server for logs: they are read from its files"),

@@ -28,7 +28,7 @@ unknown keys.
 {{- $wrong = append $wrong "wva.namespaceScoped and wva.externalMetrics.enabled cannot both be true: external.metrics.k8s.io is one for the whole cluster, but this controller would see one namespace. Set wva.externalMetrics.enabled=false and use prometheus-adapter or KEDA for the HPA." }}
 {{- end }}
 {{- if not $wva.prometheus.baseURL }}
-{{- $wrong = append $wrong "wva.prometheus.baseURL is empty: set the URL of the Prometheus with vLLM's metrics, e.g. --set wva.prometheus.baseURL=http://prometheus-operated.monitoring.svc:9090, or choose a profile of this chart, e.g. values-kube-prometheus-stack.yaml." }}
+{{- $wrong = append $wrong "wva.prometheus.baseURL is empty: set the URL of the Prometheus with vLLM's metrics, e.g. --set wva.prometheus.baseURL=http://prometheus-operated.monitoring.svc:9090, or choose a profile of this chart, e.g. values-kube-prometheus-stack.yaml. With values of llm-d WVA, pass -f values-llm-d-wva.yaml first: it has that chart's defaults." }}
 {{- end }}
 {{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}
 {{- $wrong = append $wrong "serviceAccount.create is false, but serviceAccount.name names none: set the service account of the controller." }}
