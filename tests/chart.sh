@@ -25,6 +25,8 @@ render() { "$helm" template $release $chart --namespace $system -f $prometheus "
 json() { "$helm" template json tests/chart/json --set-file manifest="$1" ${2:+--set rules=true} | grep '^{'; }
 # One line for each field of a file's objects: Kind/name.path = value.
 fields() { "$helm" template json tests/chart/json --set-file manifest="$1" --set fields=true | sed -n 's/^  //p'; }
+# One line for each object of a file of JSON lines: Kind namespace/name.
+names() { sed -E 's/^\{("apiVersion":"[^"]*",)?.*"kind":"([A-Za-z]+)","metadata":\{(("annotations"|"labels"):\{[^}]*\},)*"name":"([^"]*)"(,"namespace":"([^"]*)")?.*/\2 \7\/\5/' "$1"; }
 holds() { grep -qF -- "$2" <<<"$1" || fault "$3: not in the render: $2"; }
 lacks() { ! grep -qF -- "$2" <<<"$1" || fault "$3: must not be in the render: $2"; }
 
@@ -55,7 +57,7 @@ case_() {
   "$helm" lint $chart --strict --quiet -f $prometheus "${lint[@]}" > "$file.lint" 2>&1 || fault "$name: helm lint: $(cat "$file.lint")"
   json "$file" > "$out/$name.json"
   { echo "$name"
-    sed -E 's/^\{("apiVersion":"[^"]*",)?.*"kind":"([A-Za-z]+)","metadata":\{(("annotations"|"labels"):\{[^}]*\},)*"name":"([^"]*)"(,"namespace":"([^"]*)")?.*/  \2 \7\/\5/' "$out/$name.json" | sed 's| /| |' | LC_ALL=C sort
+    names "$out/$name.json" | sed 's|^|  |; s| /| |' | LC_ALL=C sort
   } >> $objects
   if grep -q '"caBundle"\|"rules":\[[^]]*"operations"' "$out/$name.json"; then fault "$name: a webhook with rules or caBundle: the program adds those"; fi
   if grep '"kind":"Secret"' "$out/$name.json" | grep -q '"data"\|"stringData"'; then fault "$name: a Secret with data"; fi
@@ -159,6 +161,96 @@ for file in "$out"/*.json; do
   lacks "$(json "${file%.json}.yaml" rules)" '*' "$file: permissions"
 done
 
+echo "== the administrator of one namespace: no cluster-scoped object, and none elsewhere"
+# The release of that profile has objects of its namespace only, whatever else is set.
+while read -r arguments; do
+  # shellcheck disable=SC2086 # arguments are separate words
+  render -f $chart/values-namespace.yaml $arguments > $out/own-namespace.yaml 2> $out/own-namespace.err || { fault "values-namespace.yaml $arguments does not render: $(cat $out/own-namespace.err)"; continue; }
+  json $out/own-namespace.yaml > $out/own-namespace.json
+  elsewhere=$(names $out/own-namespace.json | grep -v " $system/" || true)
+  [ -z "$elsewhere" ] || fault "values-namespace.yaml $arguments: objects outside of the namespace: $elsewhere"
+  lacks "$(cat $out/own-namespace.json)" '"kind":"ClusterRole' "values-namespace.yaml $arguments"
+  lacks "$(cat $out/own-namespace.json)" 'kube-system' "values-namespace.yaml $arguments"
+  holds "$(cat $out/own-namespace.json)" '"--webhook=false"' "values-namespace.yaml $arguments"
+done <<ARGUMENTS
+
+-f tests/chart/model.yaml --set llmd.namespace=$system,vllmService.serviceMonitor.enabled=true
+--set wva.controllerInstance=a,wva.annotations=true,wva.podDeletionCost=true,wva.capacityScaling.default.enableLimiter=true,wva.prometheus.serviceAccountName=p,wva.prometheus.monitoringNamespace=m
+--set wva.webhook.certMode=cert-manager,wva.metrics.serviceMonitor.enabled=true,wva.metrics.prometheusRule.enabled=true,wva.metrics.grafanaDashboard.enabled=true
+--set wva.prometheus.baseURL=https://thanos-querier.openshift-monitoring.svc:9091,hostNetwork=true,wva.metrics.enabled=false
+--set rbac.create=false,wva.metrics.secure=true,wva.limitedMode=true,serviceAccount.name=wva
+--is-upgrade
+ARGUMENTS
+# What docs/getting-started/install.md lets the administrator of the cluster apply before.
+render -f $chart/values-namespace.yaml --set serviceAccount.create=false,serviceAccount.name=wva --show-only templates/rbac-manager.yaml > $out/own-roles.yaml
+[ "$(json $out/own-roles.yaml | grep -oE '"kind":"[A-Za-z]+","metadata"' | sort | uniq -c | tr -s ' \n' ' ')" = ' 2 "kind":"Role","metadata" 2 "kind":"RoleBinding","metadata" ' ] || fault "rbac-manager.yaml of values-namespace.yaml has not two Roles with their bindings"
+
+echo "== AKS: every webhook has what the admissions enforcer adds, and policies do not"
+aks='{"key":"control-plane","operator":"NotIn","values":["true"]},{"key":"kubernetes.azure.com/managedby","operator":"NotIn","values":["aks"]}]'
+webhooks=$(grep WebhookConfiguration $out/aks.json | grep -o '"namespaceSelector"' | wc -l)
+[ "$webhooks" = 7 ] && [ "$(grep WebhookConfiguration $out/aks.json | grep -oF "$aks" | wc -l)" = 7 ] || fault "aks: not all of $webhooks webhooks have the expressions"
+lacks "$(grep -v WebhookConfiguration $out/aks.json)" azure aks
+render --set-string 'wva.webhook.annotations.admissions\.enforcer/disabled=true' --show-only templates/webhooks.yaml > $out/enforcer.yaml
+[ "$(grep -c 'admissions.enforcer/disabled: "true"' $out/enforcer.yaml)" = 2 ] || fault "wva.webhook.annotations: not on both webhook configurations"
+
+echo "== hostNetwork: a rollout ends where a node has each port once, and every port is a value"
+all=$(cat $out/host-network.json)
+holds "$all" '"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}' host-network
+holds "$(cat $out/defaults.json)" '"rollingUpdate":{"maxSurge":1,"maxUnavailable":0}' defaults
+holds "$all" '["--leader-elect=true","--health-probe-bind-address=:18081","--metrics-bind-address=:18443","--metrics-secure=true","--webhook=true","--webhook-bind-address=:19443","--instance-policy=inject","--cert-mode=self","--external-metrics-bind-address=:16443"]' host-network
+holds "$all" '"ports":[{"containerPort":18081,"name":"health"},{"containerPort":18443,"name":"https"},{"containerPort":19443,"name":"webhook"},{"containerPort":16443,"name":"external-metric"},{"containerPort":18082,"hostIP":"127.0.0.1","name":"debug"}]' host-network
+holds "$all" '{"name":"WVA_DEBUG_BIND_ADDRESS","value":"127.0.0.1:18082"}' host-network
+holds "$all" '{"name":"webhook","port":443,"targetPort":19443},{"name":"external-metrics","port":6443,"targetPort":16443}' host-network
+for port in 8081 8082 9443 6443 8443; do lacks "$(grep '"kind":"Deployment"' $out/host-network.json)" ":$port" host-network; done
+lacks "$(grep '"kind":"Deployment"' $out/defaults.json)" WVA_DEBUG_BIND_ADDRESS defaults
+render --set wva.debug.port=0,hostNetwork=true > $out/no-debug.yaml
+holds "$(json $out/no-debug.yaml)" '{"name":"WVA_DEBUG_BIND_ADDRESS","value":"0"}' no-debug
+lacks "$(cat $out/no-debug.yaml)" 'hostIP' no-debug
+
+echo "== as a dependency: condition, alias and globals of a parent chart"
+parent=$out/parent
+rm -rf $parent
+mkdir -p $parent/templates
+printf '%s\n' 'apiVersion: v2' 'name: platform' 'version: 0.1.0' 'dependencies:' > $parent/Chart.yaml
+for alias in '' wva; do
+  printf '%s\n' "- name: $release" "  version: $(sed -n 's/^version: //p' $chart/Chart.yaml)" "  repository: file://$PWD/$chart" "  condition: ${alias:-$release}.enabled" ${alias:+"  alias: $alias"} >> $parent/Chart.yaml
+done
+cat > $parent/values.yaml <<VALUES
+global: {imageRegistry: mirror.example, imagePullSecrets: [mirror], storageClass: fast, postgresql: {auth: {username: a}}}
+$release: {enabled: true, wva: {prometheus: {baseURL: "http://p:9090"}}}
+wva: {enabled: false, wva: {prometheus: {baseURL: "http://p:9090"}, namespaceScoped: true, controllerInstance: a}}
+VALUES
+"$helm" dependency build $parent > $out/parent.log 2>&1 || fault "helm dependency build: $(cat $out/parent.log)"
+parents() { "$helm" template platform $parent --namespace $system "$@" > $out/parent.yaml 2> $out/parent.err || fault "the parent chart with '$*' does not render: $(cat $out/parent.err)"; }
+deployments() { json $out/parent.yaml | { grep '"kind":"Deployment"' || true; } | names /dev/stdin | cut -d / -f 2 | LC_ALL=C sort | tr '\n' ' '; }
+parents
+[ "$(deployments)" = "platform-$release-controller-manager " ] || fault "condition true: $(deployments)"
+holds "$(cat $out/parent.yaml)" 'image: "mirror.example/wva:' "a parent's registry"
+holds "$(json $out/parent.yaml)" '"imagePullSecrets":[{"name":"mirror"}]' "a parent's secret"
+"$helm" lint --strict --quiet $parent > $out/parent.lint 2>&1 || fault "the parent chart: helm lint: $(cat $out/parent.lint)"
+parents --set $release.enabled=false
+[ -z "$(deployments)" ] || fault "condition false: $(deployments)"
+parents --set wva.enabled=true
+[ "$(deployments)" = "platform-$release-controller-manager platform-wva-controller-manager " ] || fault "an alias: $(deployments)"
+# The registry of the chart's own values has priority.
+tag=$(sed -n 's/^appVersion: //p' $chart/Chart.yaml)
+while read -r wanted arguments; do
+  # shellcheck disable=SC2086 # arguments are separate words
+  render --set global.imageRegistry=mirror.example/hub/ $arguments > $out/registry.yaml
+  holds "$(cat $out/registry.yaml)" "image: \"$wanted\"" "global.imageRegistry with '$arguments'"
+done <<REGISTRIES
+mirror.example/hub/wva:$tag
+mirror.example/hub/team/wva:$tag --set image.repository=team/wva
+mirror.example/hub/$(sed -n "s/^ *image: [^/]*\/\(.*\):$tag$/\1/p" $chart/Chart.yaml):$tag --set image.repository=$(sed -n "s/^ *image: \(.*\):$tag$/\1/p" $chart/Chart.yaml)
+own.example/wva:$tag --set image.registry=own.example,image.repository=wva
+own.example:5000/wva:$tag --set image.repository=own.example:5000/wva
+REGISTRIES
+
+echo "== overrides by the name of a model"
+printf '%s\n' 'wva: {capacityScaling: {overrides: {"Qwen/Qwen3": {modelID: a}, "../x": {modelID: b}, "meta llama:8b@é": {modelID: c}, .hidden: {modelID: d}}}}' > $out/overrides.values.yaml
+render -f $out/overrides.values.yaml > $out/overrides.yaml || fault "overrides by the name of a model do not render"
+for key in Qwen-Qwen3 -.-x meta-llama-8b-- .hidden; do holds "$(json $out/overrides.yaml)" "\"$key\":\"model_id: " overrides; done
+
 echo "== facts"
 all=$(cat $out/model.json)
 holds "$all" '{"name":"CONFIG_MAP_NAME","value":"workload-variant-autoscaler-variantautoscaling-config"}' defaults
@@ -210,6 +302,7 @@ opens() {
 opens "8081 9443 8443"
 opens "8081 8443" --set wva.webhook.enabled=false
 opens "8081 6443 8443" --set wva.webhook.enabled=false,wva.externalMetrics.enabled=true
+opens "8081 9444 8443" --set wva.webhook.port=9444
 opens "8081 9443 6443" --set wva.externalMetrics.enabled=true,wva.metrics.enabled=false
 # Endpoint pickers get short-lived tokens of the picker reader, or the token of the values.
 reader="{\"name\":\"EPP_METRIC_READER_SERVICE_ACCOUNT\",\"value\":\"$release-picker-reader\"}"
@@ -370,6 +463,9 @@ holds "$(notes --set wva.nodeSelector=gpu)" 'wva.gpuNodeSelector is "gpu": only 
 holds "$(notes --set wva.nodeSelector=gpu)" 'wva.nodeSelector is an old name' notes
 holds "$(notes --set wva.replicas=3)" 'wva.replicas is an old name and wins: write replicaCount' notes
 lacks "$(notes)" 'is an old name' notes
+holds "$(notes --set enabled=false)" 'in the Chart.yaml of a parent chart reads' notes
+holds "$(notes -f $chart/values-namespace.yaml)" 'does not ask the controller' notes
+holds "$(notes -f $chart/values-namespace.yaml --set wva.prometheus.baseURL=https://thanos-querier.openshift-monitoring.svc:9091)" 'cluster-monitoring-view -z' notes
 holds "$(notes)" 'itlSlo is empty' notes
 lacks "$(notes --set wva.capacityScaling.default.itlSlo=50)" 'itlSlo is empty' notes
 lacks "$(notes)" 'values-llm-d-wva.yaml' notes
@@ -421,7 +517,20 @@ refused "names no namespace for the Service"               --set va.enabled=fals
 refused "the chart sets --metrics-bind-address itself"     --set 'extraArgs[0]=--metrics-bind-address=:1'
 refused "the chart sets --cert-mode itself"                --set 'extraArgs[0]=-cert-mode'
 refused "the chart sets the label control-plane itself"    --set commonLabels.control-plane=x
-refused "which the controller uses itself"                 --set wva.metrics.port=9443
+refused "wva.metrics.port and wva.webhook.port are both 9443" --set wva.metrics.port=9443
+refused "wva.health.port and wva.debug.port are both 8081" --set wva.debug.port=8081
+refused "wva.metrics.port and wva.externalMetrics.port are both 8443" --set wva.externalMetrics.port=8443,wva.externalMetrics.enabled=true
+refused "Remove it, and set wva.debug.port"                --set-string wva.settings.WVA_DEBUG_BIND_ADDRESS=0
+refused "Remove it, and set wva.debug.port"                --set 'extraArgs[0]=--debug-bind-address=0'
+refused "Remove it, and set wva.webhook.port"              --set 'extraArgs[0]=--webhook-bind-address=:1'
+refused "at '/wva/webhook/port'"                           --set wva.webhook.port=0
+refused "at '/wva/webhook/annotations/a': got boolean"     --set wva.webhook.annotations.a=true
+refused "Set wva.namespaceScoped=true"                     --set wva.clusterObjects=false
+refused "needs an APIService"                              -f $chart/values-namespace.yaml --set wva.externalMetrics.enabled=true
+refused "Set wva.metrics.secure=false"                     -f $chart/values-namespace.yaml --set wva.metrics.secure=true
+refused "Set wva.limitedMode=false"                        -f $chart/values-namespace.yaml --set wva.limitedMode=true
+refused "Set crds.install=false"                           -f $chart/values-namespace.yaml --set crds.install=true
+refused "Set crds.install=false"                           --set controller.enabled=false,wva.clusterObjects=false,crds.install=true
 refused "the chart sets this itself"                  --set wva.settings.POD_NAME=x
 refused "wva.endpointPickers.tokenSecret"                  --set wva.settings.EPP_METRIC_READER_BEARER_TOKEN=x
 refused "has no modelID"                                   --set wva.capacityScaling.overrides.x.kvSpareTrigger=0.2
@@ -433,7 +542,7 @@ refused "at '/wva/capacityScaling/overrides/x': additional properties"       --s
 refused "at '/va/variantCost'"                             --set va.variantCost=ten
 refused "at '/wva/controllerInstance'"                     --set wva.controllerInstance=-x-
 refused "at '/wva/settings': additional properties"                          --set wva.settings.decisionHold=1m
-refused "at '/wva/capacityScaling/overrides': additional properties"         --set wva.capacityScaling.overrides.a/b.modelID=m
+refused '"a-b" and "a/b" are both the key "a-b"'           --set wva.capacityScaling.overrides.a/b.modelID=m,wva.capacityScaling.overrides.a-b.modelID=n
 refused "alerts/WVAVariantStuck/keepFiringFor': 'soon' does not match"       --set wva.metrics.prometheusRule.alerts.WVAVariantStuck.keepFiringFor=soon
 refused "scrapeTimeout is 1m, longer than its interval 10s"  --set wva.metrics.serviceMonitor.scrapeTimeout=1m
 refused "scrapeTimeout is 15001ms, longer than vllmService.interval 15s" -f tests/chart/model.yaml --set vllmService.serviceMonitor.scrapeTimeout=15001ms

@@ -32,7 +32,10 @@ case_ cert-manager        --set wva.webhook.certMode=cert-manager
 case_ existing-secret     --set wva.webhook.certMode=existingSecret,wva.webhook.existingSecret=my-cert
 case_ with-operator       $model --api-versions monitoring.coreos.com/v1/ServiceMonitor --api-versions monitoring.coreos.com/v1/PrometheusRule
 case_ everything          $model -f tests/chart/everything.yaml
-case_ parent-chart        --set global.imageRegistry=registry.example
+case_ parent-chart        --set global.imageRegistry=registry.example,enabled=true,global.other.key=x
+case_ aks                 -f "$chart/values-aks.yaml" --set wva.controllerInstance=team-a
+case_ host-network        --set hostNetwork=true,wva.externalMetrics.enabled=true,wva.health.port=18081,wva.debug.port=18082,wva.metrics.port=18443,wva.webhook.port=19443,wva.externalMetrics.port=16443
+case_ own-namespace       -f "$chart/values-namespace.yaml" $model --set llmd.namespace=$system
 case_ http-prometheus     --set wva.prometheus.baseURL=http://prometheus.monitoring.svc:9090
 case_ kubernetes-1.30     $model --kube-version 1.30.0
 case_ long-name           $model --set fullnameOverride=a-release-with-a-name-of-fifty-characters-or-more-a

@@ -11,8 +11,8 @@ use super::docs::{pages, root};
 use super::{finish, run};
 
 /// YAML blocks of other programs, by a key of the first or second level that only they have: they are parsed, no more.
-const FOREIGN_KEYS: [&str; 8] = [
-    "jobs", "repos", "script", "rules", "scrape_configs", "scrapeConfigs", "prometheusSpec",
+const FOREIGN_KEYS: [&str; 9] = [
+    "dependencies", "jobs", "repos", "script", "rules", "scrape_configs", "scrapeConfigs", "prometheusSpec",
     "extraScrapeConfigs",
 ];
 

@@ -36,14 +36,23 @@ unknown keys.
 {{- if and (eq $wva.webhook.certMode "existingSecret") (not $wva.webhook.existingSecret) }}
 {{- $wrong = append $wrong "wva.webhook.certMode is existingSecret, but wva.webhook.existingSecret names none: set a Secret of the release's namespace with tls.crt, tls.key and ca.crt." }}
 {{- end }}
-{{- if and $wva.metrics.enabled (has (int $wva.metrics.port) (list 6443 8081 8082 9443)) }}
-{{- $wrong = append $wrong (printf "wva.metrics.port is %d, which the controller uses itself (6443 external metrics, 8081 health, 8082 debug, 9443 admission): choose another, e.g. 8443." (int $wva.metrics.port)) }}
+{{- $used := dict }}
+{{- range $pair := include "wva.ports" . | fromJsonArray }}
+{{- $port := index $pair 1 | int | toString }}
+{{- with get $used $port }}
+{{- $wrong = append $wrong (printf "%s and %s are both %s, and each endpoint needs a port of its own: set one of them to another number." . (index $pair 0) $port) }}
+{{- end }}
+{{- $_ := set $used $port (index $pair 0) }}
+{{- end }}
+{{- if not $wva.clusterObjects }}
+{{- $wrong = concat $wrong (include "wva.checkWithoutClusterObjects" . | fromJsonArray) }}
 {{- end }}
 {{- /* Flags and variables that the chart sets itself. Server-side apply refuses a duplicate variable. */}}
-{{- $ours := list "CONFIG_FILE" "CONFIG_MAP_NAME" "CONTROLLER_INSTANCE" "DEPLOYMENT_NAME" "EPP_METRIC_READER_SERVICE_ACCOUNT" "EXTERNAL_METRICS_BIND_ADDRESS" "HEALTH_PROBE_BIND_ADDRESS" "LEADER_ELECT" "LEADER_ELECTION_ID" "METRICS_ADDR" "METRICS_BIND_ADDRESS" "METRICS_CERT_PATH" "METRICS_SECURE" "POD_NAME" "POD_NAMESPACE" "PROBE_ADDR" "SATURATION_CONFIG_MAP_NAME" "SERVICE_CLASS_CONFIG_MAP_NAME" "WATCH_NAMESPACE" "WEBHOOK_BIND_ADDRESS" "WEBHOOK_CERT_PATH" "WEBHOOK_CONFIGURATION" "WEBHOOK_SERVICE" "WVA_CERT_MODE" "WVA_INSTANCE_POLICY" "WVA_LIMITED_MODE" "WVA_WEBHOOK" "WVA_WEBHOOK_CLIENT_CA" }}
+{{- $ours := list "CONFIG_FILE" "CONFIG_MAP_NAME" "CONTROLLER_INSTANCE" "DEPLOYMENT_NAME" "EPP_METRIC_READER_SERVICE_ACCOUNT" "EXTERNAL_METRICS_BIND_ADDRESS" "HEALTH_PROBE_BIND_ADDRESS" "LEADER_ELECT" "LEADER_ELECTION_ID" "METRICS_ADDR" "METRICS_BIND_ADDRESS" "METRICS_CERT_PATH" "METRICS_SECURE" "POD_NAME" "POD_NAMESPACE" "PROBE_ADDR" "SATURATION_CONFIG_MAP_NAME" "SERVICE_CLASS_CONFIG_MAP_NAME" "WATCH_NAMESPACE" "WEBHOOK_BIND_ADDRESS" "WEBHOOK_CERT_PATH" "WEBHOOK_CONFIGURATION" "WEBHOOK_SERVICE" "WVA_CERT_MODE" "WVA_DEBUG_BIND_ADDRESS" "WVA_INSTANCE_POLICY" "WVA_LIMITED_MODE" "WVA_WEBHOOK" "WVA_WEBHOOK_CLIENT_CA" }}
+{{- $values := dict "EXTERNAL_METRICS_BIND_ADDRESS" "externalMetrics" "HEALTH_PROBE_BIND_ADDRESS" "health" "METRICS_BIND_ADDRESS" "metrics" "WEBHOOK_BIND_ADDRESS" "webhook" "WVA_DEBUG_BIND_ADDRESS" "debug" }}
 {{- range $key := $ours }}
 {{- if hasKey $wva.settings $key }}
-{{- $wrong = append $wrong (printf "wva.settings.%s: the chart sets this itself, from other values and in step with its other objects. Remove it." $key) }}
+{{- $wrong = append $wrong (printf "wva.settings.%s: the chart sets this itself, from other values and in step with its other objects. Remove it%s." $key (include "wva.setPort" (get $values $key))) }}
 {{- end }}
 {{- end }}
 {{- if hasKey $wva.settings "EPP_METRIC_READER_BEARER_TOKEN" }}
@@ -52,7 +61,7 @@ unknown keys.
 {{- $seen := dict }}
 {{- range $pods.extraEnv }}
 {{- if has .name (concat $ours (list "MALLOC_ARENA_MAX" "MALLOC_MMAP_THRESHOLD_" "MALLOC_TRIM_THRESHOLD_")) }}
-{{- $wrong = append $wrong (printf "extraEnv: the chart sets %s itself, from other values and in step with its other objects. Remove it." .name) }}
+{{- $wrong = append $wrong (printf "extraEnv: the chart sets %s itself, from other values and in step with its other objects. Remove it%s." .name (include "wva.setPort" (get $values .name))) }}
 {{- else if hasKey $seen .name }}
 {{- $wrong = append $wrong (printf "extraEnv names %s twice: the API server accepts each variable once." .name) }}
 {{- end }}
@@ -62,7 +71,7 @@ unknown keys.
 {{- $flag := regexFind "[^-=][^=]*" . }}
 {{- $key := $flag | replace "-" "_" | upper }}
 {{- if or (has $key $ours) (has (printf "WVA_%s" $key) $ours) (has $flag (list "enable-leader-election" "webhook-client-ca-path")) }}
-{{- $wrong = append $wrong (printf "extraArgs: the chart sets --%s itself, from other values and in step with its other objects. Remove it." $flag) }}
+{{- $wrong = append $wrong (printf "extraArgs: the chart sets --%s itself, from other values and in step with its other objects. Remove it%s." $flag (include "wva.setPort" (coalesce (get $values $key) (get $values (printf "WVA_%s" $key))))) }}
 {{- end }}
 {{- end }}
 {{- if and $pods.networkPolicy.enabled $wva.metrics.enabled (not $wva.prometheus.monitoringNamespace) }}
@@ -79,13 +88,22 @@ unknown keys.
 {{- if and (include "wva.given" $budget.minAvailable) (include "wva.given" $budget.maxUnavailable) }}
 {{- $wrong = append $wrong "podDisruptionBudget.minAvailable and podDisruptionBudget.maxUnavailable are both set, and a PodDisruptionBudget has one of them: remove one." }}
 {{- end }}
+{{- $keys := dict }}
 {{- range $name, $entry := $wva.capacityScaling.overrides }}
 {{- if eq $name "default" }}
 {{- $wrong = append $wrong "wva.capacityScaling.overrides.default: the entry \"default\" is wva.capacityScaling.default. Give the override another name." }}
 {{- else if not (or $entry.modelID $entry.model_id) }}
 {{- $wrong = append $wrong (printf "wva.capacityScaling.overrides.%s has no modelID: set the model that it applies to, e.g. modelID: \"Qwen/Qwen3-0.6B\"." $name) }}
 {{- end }}
+{{- $key := include "wva.overrideKey" $name }}
+{{- with get $keys $key }}
+{{- $wrong = append $wrong (printf "wva.capacityScaling.overrides: %q and %q are both the key %q of the ConfigMap, where other characters than letters, digits, dots, dashes and underscores become dashes. Rename one of them; the name has no further meaning." . $name $key) }}
 {{- end }}
+{{- $_ := set $keys $key $name }}
+{{- end }}
+{{- end }}
+{{- if and (not $wva.clusterObjects) .Values.crds.install }}
+{{- $wrong = append $wrong "wva.clusterObjects is false, but crds.install renders the CRD. Set crds.install=false; an administrator of the cluster applies the CRD." }}
 {{- end }}
 {{- range $label, $_ := .Values.commonLabels }}
 {{- if or (has $label (list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/managed-by" "app.kubernetes.io/version" "helm.sh/chart" "control-plane" "inference.optimization/acceleratorName" "llm-d.ai/model" "openshift.io/user-monitoring" "wva.llmd.ai/controller-instance")) (hasPrefix "rbac.authorization.k8s.io/aggregate-to-" $label) }}
@@ -127,4 +145,31 @@ unknown keys.
 {{- if $wrong }}
 {{- fail (printf "\n\n- %s\n" (join "\n- " $wrong)) }}
 {{- end }}
+{{- end }}
+
+{{/* The remedy for an address that the chart sets. Argument: the section of `wva` with the port, or "". */}}
+{{- define "wva.setPort" -}}
+{{- with . }}, and set wva.{{ . }}.port{{ end }}
+{{- end }}
+
+{{/* Why the values do not work without cluster-scoped objects, as a JSON list. */}}
+{{- define "wva.checkWithoutClusterObjects" -}}
+{{- $wva := .Values.wva }}
+{{- $wrong := list }}
+{{- if not $wva.namespaceScoped }}
+{{- $wrong = append $wrong "wva.clusterObjects is false, but wva.namespaceScoped is false too: to manage other namespaces, the controller needs a ClusterRole. Set wva.namespaceScoped=true." }}
+{{- end }}
+{{- if $wva.externalMetrics.enabled }}
+{{- $wrong = append $wrong "wva.clusterObjects is false, but wva.externalMetrics.enabled needs an APIService. Set wva.externalMetrics.enabled=false, and use KEDA or prometheus-adapter for the HPA." }}
+{{- end }}
+{{- /* With rbac.create=false an administrator may grant these rights. */}}
+{{- if .Values.rbac.create }}
+{{- if and $wva.metrics.enabled $wva.metrics.secure }}
+{{- $wrong = append $wrong "wva.clusterObjects is false, but wva.metrics.secure needs a ClusterRole for TokenReviews: without it no caller could read /metrics. Set wva.metrics.secure=false (plain HTTP, which networkPolicy.enabled=true can restrict), or wva.metrics.enabled=false." }}
+{{- end }}
+{{- if $wva.limitedMode }}
+{{- $wrong = append $wrong "wva.clusterObjects is false, but wva.limitedMode needs a ClusterRole to read nodes and the pods of all namespaces. Set wva.limitedMode=false. To stay within the ResourceQuotas of the namespace, set wva.capacityScaling.default.enableLimiter=true." }}
+{{- end }}
+{{- end }}
+{{- $wrong | toJson }}
 {{- end }}

@@ -233,12 +233,32 @@ arguments.
 {{- default (include "wva.managerName" .) .Values.serviceAccount.name }}
 {{- end }}
 
-{{/* The image, quoted. */}}
+{{/* The image, quoted. The parent's registry replaces that of the chart's default image only. */}}
 {{- define "wva.image" -}}
 {{- $image := (include "wva.pods" . | fromJson).image }}
 {{- $tag := default .Chart.AppVersion $image.tag }}
-{{- $repository := printf "%s/%s" (default "" $image.registry) $image.repository | trimPrefix "/" }}
+{{- $repository := $image.repository }}
+{{- $registry := default "" $image.registry }}
+{{- $named := regexFind "^(localhost|[^/]*[.:][^/]*)/" $repository }}
+{{- $default := or (eq $named "localhost/") (contains (printf "image: %s:" $repository) (index .Chart.Annotations "artifacthub.io/images")) }}
+{{- if and (not $registry) (.Values.global).imageRegistry (or $default (not $named)) }}
+{{- $registry = .Values.global.imageRegistry | trimSuffix "/" }}
+{{- $repository = trimPrefix $named $repository }}
+{{- end }}
+{{- $repository = printf "%s/%s" $registry $repository | trimPrefix "/" }}
 {{- printf "%s%s%s" $repository (ternary "@" ":" (hasPrefix "sha256:" $tag)) $tag | quote }}
+{{- end }}
+
+{{/*
+Key of an override in the ConfigMap. A key has letters, digits, dots, dashes and underscores only, so the slash of a model's
+name becomes a dash. A key must not start with two dots.
+*/}}
+{{- define "wva.overrideKey" -}}
+{{- $key := regexReplaceAll "[^-._a-zA-Z0-9]" . "-" }}
+{{- if regexMatch "^[.]([.]|$)" $key }}
+{{- $key = printf "-%s" (trimPrefix "." $key) }}
+{{- end }}
+{{- $key }}
 {{- end }}
 
 {{/* "true" if the value is there: 0 is, null and "" are not. */}}
@@ -297,9 +317,45 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- if and (include "wva.hasVariant" .) (or .Values.va.itlSlo .Values.va.ttftSlo .Values.va.sloTpot .Values.va.sloTtft .Values.va.sloTarget) }}true{{ end }}
 {{- end }}
 
+{{/* "true" if the controller answers admission reviews. Without webhook configurations, none arrive. */}}
+{{- define "wva.admission" -}}
+{{- if and .Values.wva.webhook.enabled .Values.wva.clusterObjects }}true{{ end }}
+{{- end }}
+
 {{/* "true" if the release renders webhook configurations. */}}
 {{- define "wva.registers" -}}
-{{- if and (include "wva.controller" .) .Values.wva.webhook.enabled .Values.wva.webhook.register }}true{{ end }}
+{{- if and (include "wva.controller" .) (include "wva.admission" .) .Values.wva.webhook.register }}true{{ end }}
+{{- end }}
+
+{{/* "true" if the release renders admission policies. */}}
+{{- define "wva.hasPolicies" -}}
+{{- /* With --reuse-values of an earlier release, the key of the policies is missing. */}}
+{{- if and (include "wva.controller" .) (dig "admissionPolicy" "enabled" true .Values.wva) .Values.wva.clusterObjects }}true{{ end }}
+{{- end }}
+
+{{/* Address of the debug endpoint, if it is not the program's default 127.0.0.1:8082. */}}
+{{- define "wva.debugAddress" -}}
+{{- $port := int .Values.wva.debug.port }}
+{{- if eq $port 0 }}0{{ else if ne $port 8082 }}127.0.0.1:{{ $port }}{{ end }}
+{{- end }}
+
+{{/* Ports in use by their keys, as a JSON list of pairs. */}}
+{{- define "wva.ports" -}}
+{{- $wva := .Values.wva }}
+{{- $ports := list (list "wva.health.port" $wva.health.port) }}
+{{- if $wva.metrics.enabled }}
+{{- $ports = append $ports (list "wva.metrics.port" $wva.metrics.port) }}
+{{- end }}
+{{- if include "wva.admission" . }}
+{{- $ports = append $ports (list "wva.webhook.port" $wva.webhook.port) }}
+{{- end }}
+{{- if $wva.externalMetrics.enabled }}
+{{- $ports = append $ports (list "wva.externalMetrics.port" $wva.externalMetrics.port) }}
+{{- end }}
+{{- if $wva.debug.port }}
+{{- $ports = append $ports (list "wva.debug.port" $wva.debug.port) }}
+{{- end }}
+{{- $ports | toJson }}
 {{- end }}
 
 {{/* "true" if the controller checks callers by TokenReview and SubjectAccessReview. */}}
