@@ -52,7 +52,7 @@ impl CertsConfig {
     #[must_use]
     pub fn service_names(service: &str, namespace: &str) -> Vec<String> {
         let name = format!("{service}.{namespace}");
-        vec![format!("{name}.svc"), format!("{name}.svc.cluster.local"), name]
+        vec![format!("{name}.svc"), format!("{name}.svc.cluster.local"), name, service.to_owned()]
     }
 
     pub(crate) fn check(&self) -> Result<(), ConfigError> {

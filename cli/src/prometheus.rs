@@ -8,6 +8,7 @@ use reqwest::StatusCode;
 pub(super) use wva_controller::Series;
 use wva_controller::{ClientError, PrometheusConfig, QueryError};
 use wva_crds::settings::Kind;
+use wva_runtime::tls::TlsFault;
 
 use crate::arguments::{file_option, option, path_value, value};
 use crate::output::UnreadableFile;
@@ -67,8 +68,8 @@ impl Prometheus {
 
     pub(super) async fn series(&self, expression: &str) -> Result<Vec<Series>, String> {
         self.0.query(expression).await.map_err(|error| match error {
-            QueryError::Unreachable { cause, has_begun: false, .. } => {
-                format!("Prometheus did not answer: check --prometheus: {cause}")
+            QueryError::Unreachable { cause, fault, has_begun: false, .. } => {
+                format!("Prometheus did not answer: {}: {cause}", remedy(fault.as_ref()))
             }
             QueryError::TimedOut { after, .. } => {
                 format!("Prometheus did not answer: check --prometheus: it timed out after {after:?}")
@@ -92,6 +93,23 @@ impl Prometheus {
             QueryError::Token { .. } => error.to_string(),
         })
     }
+}
+
+/// What to do about a Prometheus that does not answer.
+fn remedy(fault: Option<&TlsFault>) -> String {
+    let text = match fault {
+        Some(TlsFault::UnknownIssuer) => {
+            "name the CA of its certificate, or that certificate itself, with --prometheus-ca-file"
+        }
+        Some(TlsFault::OtherName(names)) if !names.is_empty() => {
+            return format!("use a name of its certificate in --prometheus, one of {}", names.join(", "));
+        }
+        Some(TlsFault::OtherName(_)) => "its certificate has no subject alternative name",
+        Some(TlsFault::Dates) => "renew its certificate, and compare its dates with this machine's clock",
+        Some(TlsFault::NotTls) => "the port does not speak TLS: use http:// in --prometheus",
+        _ => "check --prometheus",
+    };
+    text.to_owned()
 }
 
 #[cfg(test)]

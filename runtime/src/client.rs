@@ -1,5 +1,7 @@
 //! Clients for the API server. Every request has a time limit with its retries; of a watch only the start.
 
+mod proxy;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -63,6 +65,8 @@ impl KubeOptions {
             (None, Some(_)) => kube::Config::from_kubeconfig(&choice).await.map_err(invalid)?,
             (None, None) => infer_config().await?,
         };
+        let file = self.kubeconfig.as_ref().map_or_else(Kubeconfig::read, Kubeconfig::read_from);
+        config.proxy_url = proxy::for_server(&config.cluster_url, file.ok(), self.context.as_deref());
         if self.impersonate.is_some() {
             config.auth_info.impersonate.clone_from(&self.impersonate);
         }
@@ -94,7 +98,10 @@ pub async fn client_without_retries(limit: Duration) -> Result<Client, ClientErr
 }
 
 async fn infer_config() -> Result<kube::Config, ClientError> {
-    kube::Config::infer().await.map_err(|error| ClientError::NotConfigured(InferError(error.to_string())))
+    let found = kube::Config::infer().await;
+    let mut config = found.map_err(|error| ClientError::NotConfigured(InferError(error.to_string())))?;
+    config.proxy_url = proxy::for_server(&config.cluster_url, Kubeconfig::read().ok(), None);
+    Ok(config)
 }
 
 fn new_client(mut config: kube::Config, limit: Option<Duration>) -> Result<Client, ClientError> {

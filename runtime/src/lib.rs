@@ -9,6 +9,7 @@ pub mod cache;
 pub mod client;
 mod clock;
 mod connections;
+mod handshakes;
 mod interruption_logger;
 pub mod leadership;
 pub mod optional;
@@ -18,6 +19,7 @@ mod signals;
 pub mod spans;
 mod sync_status;
 mod tasks;
+pub mod tls;
 pub mod watch;
 
 pub use age::age;

@@ -2,7 +2,7 @@
 //! [`crate::connections`].
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
+use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -24,6 +25,7 @@ use tower::Layer;
 
 use crate::auth::Peer;
 use crate::connections::{ConnectionSlot, accept};
+use crate::handshakes::HandshakeFaults;
 
 /// Limits of a server.
 #[derive(Clone, Copy, Debug)]
@@ -100,22 +102,53 @@ pub async fn keep_answered(
 /// "nothing for a handshake" of `make test-bad-input`.
 const BACKLOG: i32 = 1024;
 
-/// Binds the address. The caller keeps the listener, so that no other process can take the port.
+/// Binds the address. The caller keeps the listener, so that no other process can take the port. `[::]` also means all IPv4
+/// addresses, and only these on a node whose kernel has no IPv6.
 ///
 /// # Errors
 /// The address is not available.
 pub fn bind(what: &str, address: SocketAddr) -> io::Result<TcpListener> {
-    let failed = |error: io::Error| {
-        let text = format!(
-            "cannot listen on {address} for {what}: {error}; check whether another process uses the port"
-        );
-        io::Error::new(error.kind(), text)
-    };
-    let bound = TcpListener::bind(address).map_err(failed)?;
-    bound.set_nonblocking(true).map_err(failed)?;
-    socket2::SockRef::from(&bound).listen(BACKLOG).map_err(failed)?;
+    let bound = listen_or_fall_back(address, listen).map_err(|error| {
+        let remedy = match error.kind() {
+            io::ErrorKind::AddrInUse => "; check whether another process uses the port",
+            io::ErrorKind::PermissionDenied => "; ports below 1024 need the capability NET_BIND_SERVICE",
+            _ => "; check that this machine has the address",
+        };
+        io::Error::new(error.kind(), format!("cannot listen on {address} for {what}: {error}{remedy}"))
+    })?;
     tracing::info!(address = %bound.local_addr().unwrap_or(address), "Serving {what}");
     Ok(bound)
+}
+
+fn listen_or_fall_back(
+    address: SocketAddr,
+    listen: impl Fn(SocketAddr) -> io::Result<TcpListener>,
+) -> io::Result<TcpListener> {
+    listen(address).or_else(|error| {
+        let is_for_all = address.is_ipv6() && address.ip().is_unspecified();
+        if !is_for_all || is_about_port(&error) {
+            return Err(error);
+        }
+        listen(SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()))).map_err(|_| error)
+    })
+}
+
+/// The address exists.
+fn is_about_port(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied)
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    if address.is_ipv6() {
+        // A setting of the kernel decides otherwise.
+        socket.set_only_v6(false)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
 }
 
 /// Serves `app` until shutdown, over HTTPS if `tls` is set. Requests carry their [`Connection`].
@@ -134,8 +167,9 @@ pub async fn serve(
     let signals = signals.into();
     let app = app.layer(from_fn_with_state(signals.stopping.clone(), track_request));
     let tls = tls.map(TlsAcceptor::from);
+    let faults = Arc::new(HandshakeFaults::default());
     accept(listener, limits, signals.shutdown.clone(), move |stream, slot| {
-        let (tls, app, signals) = (tls.clone(), app.clone(), signals.clone());
+        let (tls, app, signals, faults) = (tls.clone(), app.clone(), signals.clone(), faults.clone());
         async move {
             let address = stream.peer_addr().ok().map(|address| address.ip());
             let Some(tls) = tls else {
@@ -151,7 +185,7 @@ pub async fn serve(
                     let http2 = session.alpn_protocol() == Some(b"h2");
                     serve_connection(stream, (peer, slot), app, limits, http2, signals).await;
                 }
-                Err(error) => tracing::debug!(%error, served = limits.served, "TLS handshake failed"),
+                Err(error) => faults.log(&error, limits.served),
             }
         }
     })
@@ -211,4 +245,42 @@ async fn track_request(
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As on a node that was started with `ipv6.disable=1`.
+    fn without_ipv6(address: SocketAddr) -> io::Result<TcpListener> {
+        const NO_ADDRESS_FAMILY: i32 = 97;
+        if address.is_ipv6() { Err(io::Error::from_raw_os_error(NO_ADDRESS_FAMILY)) } else { listen(address) }
+    }
+
+    #[test]
+    fn a_kernel_without_ipv6_listens_on_ipv4() {
+        let all: SocketAddr = "[::]:0".parse().unwrap();
+        let bound = listen_or_fall_back(all, without_ipv6).unwrap().local_addr().unwrap();
+        assert!(bound.is_ipv4() && bound.ip().is_unspecified(), "{bound}");
+        let loopback: SocketAddr = "[::1]:0".parse().unwrap();
+        assert!(listen_or_fall_back(loopback, without_ipv6).is_err(), "only this address was asked for");
+    }
+
+    #[test]
+    fn all_addresses_means_both_families() {
+        let listener = bind("tests", "[::]:0".parse().unwrap()).unwrap();
+        let bound = listener.local_addr().unwrap();
+        for client in ["127.0.0.1", "::1"] {
+            let client = SocketAddr::new(client.parse().unwrap(), bound.port());
+            let is_without_ipv6 = bound.is_ipv4() && client.is_ipv6();
+            assert!(is_without_ipv6 || std::net::TcpStream::connect(client).is_ok(), "{client}");
+        }
+    }
+
+    #[test]
+    fn a_port_in_use_is_named() {
+        let first = bind("tests", "127.0.0.1:0".parse().unwrap()).unwrap();
+        let error = bind("tests", first.local_addr().unwrap()).unwrap_err().to_string();
+        assert!(error.contains("another process uses the port"), "{error}");
+    }
 }

@@ -86,10 +86,10 @@ async fn verifies_only_for_names_of_the_service() {
     renew(&serving, &set);
     let address = echo(serving).await;
     let both = [&TLS13, &TLS12];
-    for name in [NAME, "wva-webhook.wva-system.svc.cluster.local", "wva-webhook.wva-system"] {
+    for name in [NAME, "wva-webhook.wva-system.svc.cluster.local", "wva-webhook.wva-system", "wva-webhook"] {
         echoes(&mut connect_with(address, &set, name, &both).await.unwrap()).await;
     }
-    for name in ["wva-webhook", "wva-webhook.other.svc", "a.wva-webhook.wva-system.svc", "localhost"] {
+    for name in ["wva-webhook2", "wva-webhook.other.svc", "a.wva-webhook.wva-system.svc", "localhost"] {
         let error = connect_with(address, &set, name, &both).await.unwrap_err().to_string();
         assert!(error.contains("not valid for name"), "{name}: {error}");
     }

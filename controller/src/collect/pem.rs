@@ -3,9 +3,6 @@
 use std::io::{self, Read};
 use std::path::Path;
 
-use reqwest::Certificate;
-use wva_crds::text::causes;
-
 /// Bytes. A bundle of all public CAs has a fifth.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -21,15 +18,6 @@ pub(crate) fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
         return Err(io::Error::other(format!("longer than {MAX_FILE_BYTES} bytes")));
     }
     Ok(bytes)
-}
-
-/// Certificates of a bundle.
-///
-/// # Errors
-/// The cause, also if there is none.
-pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<Certificate>, String> {
-    let found = Certificate::from_pem_bundle(pem).map_err(|error| causes(&error))?;
-    if found.is_empty() { Err("no certificate found".to_owned()) } else { Ok(found) }
 }
 
 /// A certificate and its key as one text.

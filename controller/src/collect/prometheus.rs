@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use wva_crds::settings::without_password;
 use wva_crds::text::{causes, without_code};
+use wva_runtime::tls::TlsFault;
 
 pub use answer::Series;
 use answer::{Body, Sink};
@@ -82,14 +83,14 @@ const PAUSE_JITTER: Duration = Duration::from_millis(400);
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum QueryError {
     /// No connection, or no complete answer in time.
-    #[error(
-        "Prometheus at {url} did not answer: {cause}; check PROMETHEUS_BASE_URL and that Prometheus runs"
-    )]
+    #[error("Prometheus at {url} did not answer: {cause}; {}", remedy(fault.as_ref()))]
     Unreachable {
         /// The base URL.
         url: String,
         /// All causes, without the query.
         cause: String,
+        /// What TLS says of it.
+        fault: Option<TlsFault>,
         /// A part of the answer had arrived.
         has_begun: bool,
     },
@@ -229,12 +230,13 @@ impl Prometheus {
     /// The round ended before the query.
     pub(crate) fn out_of_time(&self, after: Duration) -> QueryError {
         let cause = format!("the round of queries ended after {after:?}");
-        QueryError::Unreachable { url: self.shown_url.clone(), cause, has_begun: false }
+        QueryError::Unreachable { url: self.shown_url.clone(), cause, fault: None, has_begun: false }
     }
 
     fn unreachable(&self, error: reqwest::Error, has_begun: bool) -> QueryError {
+        let fault = TlsFault::of(&error);
         let cause = causes(&error.without_url());
-        QueryError::Unreachable { url: self.shown_url.clone(), cause, has_begun }
+        QueryError::Unreachable { url: self.shown_url.clone(), cause, fault, has_begun }
     }
 
     async fn attempt<S: Sink>(
@@ -312,6 +314,36 @@ async fn forward(
         }
     }
     Ok(true)
+}
+
+/// What to do about a Prometheus that does not answer.
+fn remedy(fault: Option<&TlsFault>) -> String {
+    let text = match fault {
+        None => "check PROMETHEUS_BASE_URL and that Prometheus runs",
+        Some(TlsFault::UnknownIssuer) => {
+            "PROMETHEUS_CA_CERT_PATH must name a file with the CA that signed Prometheus's certificate, or with that \
+             certificate itself"
+        }
+        Some(TlsFault::OtherName(names)) if names.is_empty() => {
+            "Prometheus's certificate has no subject alternative name: give it one, such as the host of \
+             PROMETHEUS_BASE_URL"
+        }
+        Some(TlsFault::OtherName(names)) => {
+            let names = names.join(", ");
+            return format!("set PROMETHEUS_SERVER_NAME to a name in Prometheus's certificate: {names}");
+        }
+        Some(TlsFault::Dates) => {
+            "renew Prometheus's certificate, and compare its dates with the clock of this node"
+        }
+        Some(TlsFault::Certificate) => "replace Prometheus's certificate",
+        Some(TlsFault::NotTrustedByPeer | TlsFault::CertificateRequired) => {
+            "Prometheus asks for a client certificate that it trusts: set PROMETHEUS_CLIENT_CERT_PATH and \
+             PROMETHEUS_CLIENT_KEY_PATH"
+        }
+        Some(TlsFault::NotTls) => "the port does not speak TLS: check port and scheme of PROMETHEUS_BASE_URL",
+        Some(TlsFault::Incompatible) => "Prometheus has to offer TLS 1.2 or 1.3",
+    };
+    text.to_owned()
 }
 
 /// Random, so that clients do not retry together.

@@ -7,7 +7,10 @@ use std::time::Duration;
 use flate2::write::GzDecoder;
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, HeaderValue};
 use reqwest::redirect::Policy;
-use reqwest::{Certificate, ClientBuilder, Identity, StatusCode};
+use reqwest::{ClientBuilder, StatusCode};
+use rustls::pki_types::CertificateDer;
+use wva_crds::text::causes;
+use wva_runtime::tls::{ClientIdentity, TlsFault, Trust, client_config};
 
 use super::{InvalidPage, Page, PageReader};
 
@@ -223,9 +226,9 @@ fn builder() -> ClientBuilder {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageTls {
     /// CA of the pods. `None`: their certificates are not verified.
-    pub(crate) roots: Option<Vec<Certificate>>,
+    pub(crate) roots: Option<Vec<CertificateDer<'static>>>,
     /// Client certificate.
-    pub(crate) identity: Option<Identity>,
+    pub(crate) identity: Option<ClientIdentity>,
     /// Name in the certificates.
     pub(crate) server_name: Option<String>,
 }
@@ -245,7 +248,7 @@ impl PageTls {
             return Ok(None);
         }
         let (mut builder, mut url) = (builder(), format!("https://{pod}/metrics"));
-        builder = match &self.roots {
+        let trust = match &self.roots {
             Some(roots) => {
                 let name = self.server_name.clone().or(service).ok_or_else(|| {
                     PageError::Certificates(
@@ -254,21 +257,38 @@ impl PageTls {
                     )
                 })?;
                 url = format!("https://{name}:{}/metrics", pod.port());
-                builder.tls_certs_only(roots.clone()).resolve(&name, pod)
+                builder = builder.resolve(&name, pod);
+                Trust::Only(roots.clone())
             }
-            None => builder.tls_certs_only([]).tls_danger_accept_invalid_certs(true),
+            None => Trust::Any,
         };
-        if let Some(identity) = &self.identity {
-            builder = builder.identity(identity.clone());
-        }
-        let client =
-            builder.build().map_err(|error| PageError::Certificates(wva_crds::text::causes(&error)))?;
+        let tls = client_config(trust, self.identity.clone());
+        let tls = tls.map_err(|error| PageError::Certificates(causes(&error)))?;
+        let client = builder.tls_backend_preconfigured(tls).build();
+        let client = client.map_err(|error| PageError::Certificates(causes(&error)))?;
         Ok(Some((Client(client), url)))
     }
 }
 
 impl From<reqwest::Error> for PageError {
     fn from(error: reqwest::Error) -> Self {
-        Self::Unreachable(wva_crds::text::causes(&error.without_url()))
+        let remedy = match TlsFault::of(&error) {
+            None => "",
+            Some(TlsFault::UnknownIssuer) => {
+                "; EPP_METRIC_READER_CA_CERT_PATH must name a file with the CA of its certificate, or with that certificate \
+                 itself"
+            }
+            Some(TlsFault::OtherName(_)) => {
+                "; set EPP_METRIC_READER_SERVER_NAME to the name in its certificate"
+            }
+            Some(TlsFault::Dates | TlsFault::Certificate) => "; renew its certificate",
+            Some(TlsFault::NotTrustedByPeer | TlsFault::CertificateRequired) => {
+                "; set EPP_METRIC_READER_CLIENT_CERT_PATH and EPP_METRIC_READER_CLIENT_KEY_PATH to a certificate that it \
+                 trusts"
+            }
+            Some(TlsFault::NotTls) => "; its metrics port does not speak TLS",
+            Some(TlsFault::Incompatible) => "; it has to offer TLS 1.2 or 1.3",
+        };
+        Self::Unreachable(format!("{}{remedy}", causes(&error.without_url())))
     }
 }

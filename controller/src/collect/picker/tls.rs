@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use reqwest::Identity;
 use tokio::sync::watch;
-use wva_crds::text::causes;
+use wva_runtime::tls::{ClientIdentity, certificates};
 
 use crate::collect::page::PageTls;
 use crate::collect::pem;
@@ -28,7 +27,7 @@ pub(super) type Certificates = Result<PageTls, String>;
 
 impl PickerTls {
     /// Reads the files again from time to time, and keeps the last valid ones. Never returns.
-    pub(super) async fn keep_read(&self, certificates: &watch::Sender<Certificates>) {
+    pub(super) async fn keep_read(&self, sender: &watch::Sender<Certificates>) {
         let mut last_fault = None;
         loop {
             let files = self.clone();
@@ -36,7 +35,7 @@ impl PickerTls {
             match read.unwrap_or_else(|_| Err("cannot read the files".to_owned())) {
                 Ok(read) => {
                     last_fault = None;
-                    drop(certificates.send_replace(Ok(read)));
+                    drop(sender.send_replace(Ok(read)));
                 }
                 Err(fault) => {
                     if last_fault.as_ref() != Some(&fault) {
@@ -45,7 +44,7 @@ impl PickerTls {
                             "Cannot use the certificates for endpoint pickers; the last valid ones stay"
                         );
                     }
-                    certificates.send_if_modified(|now| {
+                    sender.send_if_modified(|now| {
                         let is_fault = now.is_err();
                         if is_fault {
                             *now = Err(fault.clone());
@@ -69,14 +68,14 @@ impl PickerTls {
         let mut tls = PageTls { server_name: self.server_name.clone(), ..PageTls::default() };
         if let Some(path) = &self.ca {
             let pem = file("CA_CERT_PATH", path)?;
-            tls.roots = Some(pem::certificates(&pem).map_err(|problem| {
+            tls.roots = Some(certificates(&pem).map_err(|problem| {
                 format!("EPP_METRIC_READER_CA_CERT_PATH {path}: {problem}; it must hold PEM certificates")
             })?);
         }
         if let Some((cert, key)) = &self.client {
             let pem = pem::join(file("CLIENT_CERT_PATH", cert)?, file("CLIENT_KEY_PATH", key)?);
-            let identity = Identity::from_pem(&pem).map_err(|error| {
-                format!("EPP_METRIC_READER_CLIENT_CERT_PATH {cert} and EPP_METRIC_READER_CLIENT_KEY_PATH {key}: {}; they must hold a PEM certificate and its key", causes(&error))
+            let identity = ClientIdentity::from_pem(&pem).map_err(|problem| {
+                format!("EPP_METRIC_READER_CLIENT_CERT_PATH {cert} and EPP_METRIC_READER_CLIENT_KEY_PATH {key}: {problem}; they must hold a PEM certificate and its key")
             })?;
             tls.identity = Some(identity);
         }

@@ -2,11 +2,13 @@
 //! stay in use.
 
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use reqwest::redirect::Policy;
-use reqwest::{Client, ClientBuilder, Identity};
+use reqwest::{Client, ClientBuilder, Url};
 use wva_crds::text::causes;
+use wva_runtime::tls::{self, Trust, certificates, client_config};
 
 use super::connection::ServerName;
 use super::{ClientIdentity, PrometheusConfig, QueryError};
@@ -202,30 +204,31 @@ fn read_contents(config: &PrometheusConfig, before: Option<&Contents>) -> Result
 }
 
 fn create_client(config: &PrometheusConfig, contents: &Contents) -> Result<Client, ClientError> {
-    let mut builder = Client::builder()
-        .connect_timeout(CONNECT_TIMEOUT)
-        .tls_danger_accept_invalid_certs(config.insecure_skip_verify);
-    builder = if config.is_interactive { builder.no_proxy() } else { builder.redirect(Policy::none()) };
-    builder = with_roots(builder, config, contents)?;
-    let invalid_pair = |e: reqwest::Error| {
-        let ClientIdentity { cert, key } = config.client_identity.clone().unwrap_or_default();
-        ClientError::Identity { cert, key, problem: causes(&e) }
-    };
-    if let Some(pem) = &contents.identity {
-        builder = builder.identity(Identity::from_pem(pem).map_err(invalid_pair)?);
+    let mut builder = Client::builder().connect_timeout(CONNECT_TIMEOUT);
+    if !config.is_interactive {
+        builder = builder.redirect(Policy::none());
+    }
+    builder = with_tls(builder, config, contents)?;
+    if is_loopback(&config.base_url) {
+        // As Go does: a proxy has another loopback.
+        builder = builder.no_proxy();
     }
     if let Some(server_name) = ServerName::from_config(config) {
         // A proxy would connect to the server name.
         builder = builder.no_proxy().dns_resolver(server_name);
     }
-    // With a client certificate, only the certificate and its key can fail here.
-    builder.build().map_err(|e| match contents.identity {
-        Some(_) => invalid_pair(e),
-        None => ClientError::Http { problem: causes(&e) },
+    builder.build().map_err(|e| ClientError::Http { problem: causes(&e) })
+}
+
+fn is_loopback(url: &str) -> bool {
+    let url = Url::parse(url).ok();
+    let host = url.as_ref().and_then(Url::host_str).map(|host| host.trim_matches(['[', ']']));
+    host.is_some_and(|host| {
+        host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
     })
 }
 
-fn with_roots(
+fn with_tls(
     builder: ClientBuilder,
     config: &PrometheusConfig,
     contents: &Contents,
@@ -238,15 +241,27 @@ fn with_roots(
     if let Some(pem) = &contents.ca {
         let unusable =
             |problem| ClientError::Ca { path: config.ca_path.clone().unwrap_or_default(), problem };
-        roots = pem::certificates(pem).map_err(unusable)?;
+        roots = certificates(pem).map_err(unusable)?;
     }
     if let Some(pem) = &contents.service_account_ca {
-        match pem::certificates(pem) {
+        match certificates(pem) {
             Ok(more) => roots.extend(more),
             Err(error) => {
                 tracing::warn!(path = SERVICE_ACCOUNT_CA, error, "Cannot read the service account CA");
             }
         }
     }
-    Ok(builder.tls_certs_merge(roots))
+    let invalid_pair = |problem: String| {
+        let ClientIdentity { cert, key } = config.client_identity.clone().unwrap_or_default();
+        ClientError::Identity { cert, key, problem }
+    };
+    let identity = contents.identity.as_ref().map(|pem| tls::ClientIdentity::from_pem(pem)).transpose();
+    let identity = identity.map_err(invalid_pair)?;
+    let has_identity = identity.is_some();
+    let trust = if config.insecure_skip_verify { Trust::Any } else { Trust::WithSystem(roots) };
+    let tls = client_config(trust, identity).map_err(|e| {
+        // With a client certificate, only the certificate and its key fail here.
+        if has_identity { invalid_pair(causes(&e)) } else { ClientError::Http { problem: causes(&e) } }
+    })?;
+    Ok(builder.tls_backend_preconfigured(tls))
 }

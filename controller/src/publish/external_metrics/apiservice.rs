@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::ByteString;
-use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::{APIService, APIServiceCondition};
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watch_object};
@@ -49,7 +49,15 @@ enum ApiServiceState {
     /// Ours, with another bundle or none.
     Unregistered,
     /// Ours, with our bundle.
-    Registered,
+    Registered {
+        /// The API server reaches it.
+        available: bool,
+    },
+}
+
+fn availability(found: Option<&APIService>) -> Option<&APIServiceCondition> {
+    let conditions = found?.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|condition| condition.type_ == "Available")
 }
 
 fn classify(found: Option<&APIService>, own: &OwnService, bundle: &[u8]) -> ApiServiceState {
@@ -72,7 +80,7 @@ fn classify(found: Option<&APIService>, own: &OwnService, bundle: &[u8]) -> ApiS
         return ApiServiceState::Unverified;
     }
     if spec.ca_bundle.is_some_and(|ca| ca.0 == bundle) {
-        ApiServiceState::Registered
+        ApiServiceState::Registered { available: availability(found).is_some_and(|c| c.status == "True") }
     } else {
         ApiServiceState::Unregistered
     }
@@ -172,7 +180,7 @@ impl Registration {
 
     fn report_trust(&self, state: &ApiServiceState, bundle: &[u8]) {
         match state {
-            ApiServiceState::Registered
+            ApiServiceState::Registered { .. }
             | ApiServiceState::Absent
             | ApiServiceState::Foreign { .. }
             | ApiServiceState::Unverified
@@ -198,8 +206,24 @@ impl Registration {
                 "APIService {NAME} has insecureSkipTLSVerify: other servers can serve values in place of wva. Remove the field; \
                  wva then sets the CA bundle"
             ),
-            ApiServiceState::Registered => {
-                tracing::info!("APIService {NAME} has the CA bundle of wva: HPAs can read external metrics");
+            ApiServiceState::Registered { available: true } => {
+                tracing::info!("APIService {NAME} is available: HPAs can read external metrics");
+            }
+            ApiServiceState::Registered { available: false } => {
+                let condition = availability(self.found.as_ref());
+                let reason = condition.and_then(|condition| condition.message.as_deref()).unwrap_or_default();
+                if self.logged == Some(ApiServiceState::Registered { available: true }) {
+                    tracing::warn!(
+                        reason,
+                        "APIService {NAME} is not available: HPAs read no external metrics, and no namespace of the cluster \
+                         can be deleted. Check the network policies and firewalls between the API server and port 6443 of wva"
+                    );
+                } else {
+                    tracing::info!(
+                        reason,
+                        "APIService {NAME} has the CA bundle of wva; waiting until the API server reaches it"
+                    );
+                }
             }
             ApiServiceState::NoBundle | ApiServiceState::Unregistered => {}
         }

@@ -53,6 +53,8 @@ struct TlsPrometheus {
 pub(crate) struct ServerIdentity {
     key: Arc<CertifiedKey>,
     names: Mutex<Vec<Option<String>>>,
+    /// The certificate.
+    pub(crate) pem: String,
 }
 
 impl ResolvesServerCert for ServerIdentity {
@@ -88,7 +90,7 @@ pub(crate) fn serve_tls(
     let pair = ca.issue(name);
     let key = PrivateKeyDer::try_from(pair.key.serialize_der()).unwrap();
     let key = CertifiedKey::from_der(vec![pair.cert.der().clone()], key, &provider).unwrap();
-    let tls = Arc::new(ServerIdentity { key: Arc::new(key), names: Mutex::default() });
+    let tls = Arc::new(ServerIdentity { key: Arc::new(key), names: Mutex::default(), pem: pair.cert.pem() });
     let verifier = clients.map_or_else(WebPkiClientVerifier::no_client_auth, |clients| {
         let mut roots = RootCertStore::empty();
         roots.add(clients.0.der().clone()).unwrap();
@@ -126,8 +128,11 @@ async fn trusts_only_certificates_of_known_cas_for_the_host() {
     };
     let server = TlsPrometheus::start(&ca, "localhost", None);
     query(&Prometheus::new(trusted("ca.crt", server.config("localhost"))).unwrap()).await.unwrap();
+    folder.write("own.crt", server.tls.pem.clone());
+    query(&Prometheus::new(trusted("own.crt", server.config("localhost"))).unwrap()).await.unwrap();
     for (config, part) in [
-        (trusted("other.crt", server.config("localhost")), "UnknownIssuer"),
+        (trusted("other.crt", server.config("localhost")), "PROMETHEUS_CA_CERT_PATH must name a file"),
+        (trusted("own.crt", server.config("127.0.0.1")), "PROMETHEUS_SERVER_NAME to a name in"),
         (trusted("ca.crt", server.config("127.0.0.1")), "not valid for name"),
         (server.config("localhost"), "UnknownIssuer"),
         // A missing CA file causes a warning and does not weaken verification.

@@ -33,7 +33,15 @@ fn only_our_apiservice_is_registered() {
         (
             "ours, registered",
             with(|f| f["spec"]["caBundle"] = json!(ByteString(b"ca".to_vec()))),
-            ApiServiceState::Registered,
+            ApiServiceState::Registered { available: false },
+        ),
+        (
+            "ours, reached",
+            with(|f| {
+                f["spec"]["caBundle"] = json!(ByteString(b"ca".to_vec()));
+                f["status"] = json!({"conditions": [{"type": "Available", "status": "True"}]});
+            }),
+            ApiServiceState::Registered { available: true },
         ),
         (
             "ours, old bundle",
