@@ -76,6 +76,22 @@ fn checks_the_variant() {
 }
 
 #[test]
+fn names_the_owner_in_place_of_a_command() {
+    let owner = json!({"meta.helm.sh/release-name": "llama", "meta.helm.sh/release-namespace": "prod"});
+    let advice =
+        r#"va prod/a: change it in the values of Helm release "llama" in namespace "prod" and upgrade"#;
+    check("variant", &["spec.modelID", advice], |w| {
+        w.variant["spec"]["modelID"] = json!("");
+        w.variant["metadata"]["annotations"] = owner.clone();
+    });
+    check("variant", &["2 controllers", advice, "set the annotation wva.llmd.ai/mode"], |w| {
+        w.controllers.push(llm_d_wva());
+        w.variant["metadata"]["labels"] = json!({"kustomize.toolkit.fluxcd.io/name": "apps"});
+        w.variant["metadata"]["annotations"] = owner.clone();
+    });
+}
+
+#[test]
 fn finds_two_publishers_of_one_variant() {
     check("variant", &["2 controllers publish it", "(llm-d WVA)", "mode=recommend"], |w| {
         w.controllers.push(llm_d_wva());

@@ -9,7 +9,7 @@ use serde_json::Value;
 use wva_crds::ConditionType;
 use wva_crds::intent::Mode;
 use wva_crds::picker_report::PickerReport;
-use wva_rules::Target;
+use wva_rules::{Owner, Target};
 use wva_scaling::{Decision, snapshot};
 
 use super::facts::Facts;
@@ -111,10 +111,33 @@ impl<'a> VariantState<'a> {
         cluster::target_age(self.object, self.facts.now)
     }
 
+    /// How to change the object: kubectl's editor, or the tool that owns it.
+    pub(super) fn edit(&self) -> String {
+        edit(self.object, "va")
+    }
+
+    /// The command that changes the object as described, or the tool that owns it and the description.
+    pub(super) fn change(&self, command: String, description: &str) -> String {
+        let owner = Owner::of(self.object);
+        owner.map_or(command, |owner| format!("{}: {description}", owned(self.object, "va", &owner)))
+    }
+
     /// Arguments for kubectl and wva: `-n prod llama`.
     pub(super) fn argument(&self) -> String {
         format!("-n {} {}", self.namespace, self.name)
     }
+}
+
+/// How to change an object, whose kind kubectl knows by this name.
+pub(super) fn edit(object: &Value, kind: &str) -> String {
+    let ObjectId { namespace, name } = id(object);
+    let command = format!("kubectl edit {kind} -n {namespace} {name}");
+    Owner::of(object).map_or(command, |owner| owned(object, kind, &owner))
+}
+
+fn owned(object: &Value, kind: &str, owner: &Owner) -> String {
+    let ObjectId { namespace, name } = id(object);
+    format!("{kind} {namespace}/{name}: {}", owner.advice())
 }
 
 pub(super) fn labels(object: &Value, pointer: &str) -> BTreeMap<String, String> {

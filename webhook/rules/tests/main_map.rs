@@ -163,6 +163,26 @@ fn denies_a_change_that_needs_a_restart() {
 }
 
 #[test]
+fn a_map_of_a_release_changes_with_the_release() {
+    let with = |value: &str, metadata: &Value| {
+        let mut object = map(json!({"PROMETHEUS_BASE_URL": value}));
+        object["metadata"].as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
+        object
+    };
+    let helm =
+        json!({"annotations": {"meta.helm.sh/release-name": "wva", "meta.helm.sh/release-namespace": "ns"}});
+    let argo_cd = json!({"annotations": {"argocd.argoproj.io/tracking-id": "apps:/ConfigMap:wva/main"}});
+    for (metadata, part) in
+        [(helm, "in the values of Helm release \"wva\""), (argo_cd, "change it in Git: application")]
+    {
+        let verdict =
+            updated(&with("https://a", &metadata), &with("https://b", &metadata), &["WVA-CM-001"], &[]);
+        let message = verdict.message();
+        assert!(message.contains(part) && !message.contains("kubectl patch"), "{message}");
+    }
+}
+
+#[test]
 fn compares_parsed_values_and_defaults() {
     let old =
         map(json!({"REST_CLIENT_TIMEOUT": "60s", "config.yaml": "POOL_GROUP: inference.networking.k8s.io"}));

@@ -72,9 +72,14 @@ fn by_leader(variant: &VariantState<'_>, requests: &GpuRequests) -> Finding {
     Finding::warning(
         format!("{message}; no limit applies, because {why}"),
         format!(
-            "kubectl patch va {} --type merge -p '{{\"spec\":{{\"accelerator\":\"NAME\"}}}}', and remove the label \
-             {ACCELERATOR_LABEL} if it is set; accelerators of the cluster: {names}",
-            variant.argument()
+            "{}, and remove the label {ACCELERATOR_LABEL} if it is set; accelerators of the cluster: {names}",
+            variant.change(
+                format!(
+                    "kubectl patch va {} --type merge -p '{{\"spec\":{{\"accelerator\":\"NAME\"}}}}'",
+                    variant.argument()
+                ),
+                "set spec.accelerator",
+            )
         ),
     )
 }

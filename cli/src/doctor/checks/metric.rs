@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::cluster::{id, text};
 use crate::doctor::chain::Finding;
 use crate::doctor::facts::{DESCRIBE_API_SERVICE, ExternalMetric, metrics_server, signal_metrics};
-use crate::doctor::variant_state::VariantState;
+use crate::doctor::variant_state::{VariantState, edit};
 
 pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     let answers = variant.autoscalers.iter().flat_map(|hpa| {
@@ -57,8 +57,8 @@ fn check_hpa(variant: &VariantState<'_>, hpa: &Value, answer: &ExternalMetric) -
                     .join("; ")
             ),
             format!(
-                "kubectl edit hpa -n {} {name}: select variant_name and exported_namespace; or stop the second publisher",
-                variant.namespace
+                "{}: select variant_name and exported_namespace; or stop the second publisher",
+                edit(hpa, "hpa")
             ),
         ),
     }

@@ -7,9 +7,9 @@ use wva_rules::{
 };
 
 use super::metric::reads_signal;
-use crate::cluster::{ObjectId, id, text};
+use crate::cluster::{id, text};
 use crate::doctor::chain::Finding;
-use crate::doctor::variant_state::VariantState;
+use crate::doctor::variant_state::{VariantState, edit};
 
 /// Rules about settings that may be meant: the target arrives, and is not carried out in full.
 const MAY_BE_MEANT: [&str; 3] = ["WVA-HPA-053", "WVA-HPA-054", "WVA-HPA-055"];
@@ -38,9 +38,8 @@ fn mismatches(variant: &VariantState<'_>, hpas: &[&Value]) -> Vec<Finding> {
     apply_defaults(&mut object);
     let verdict = validate(&Facts { readers: &readers, ..Facts::new(&object) });
     let mismatches = verdict.violations.iter().filter(|v| v.code == NO_MATCH);
-    // One command for all of them.
-    let names: Vec<&str> = readers.iter().map(|reader| reader.name.as_str()).collect();
-    let remedy = format!("kubectl edit hpa -n {} {}", variant.namespace, names.join(" "));
+    let commands: Vec<String> = hpas.iter().map(|hpa| edit(hpa, "hpa")).collect();
+    let remedy = commands.join("; ");
     mismatches.map(|v| Finding::broken(v.message.clone(), remedy.clone())).collect()
 }
 
@@ -49,8 +48,8 @@ fn rule_violations(variant: &VariantState<'_>, autoscaler: &Value) -> Vec<Findin
     let kubernetes = variant.facts.kubernetes;
     let verdict = validate_autoscaler(&AutoscalerFacts { object: autoscaler, scaled_object, kubernetes });
     let kind = if scaled_object { "scaledobject" } else { "hpa" };
-    let ObjectId { namespace, name } = id(autoscaler);
-    let remedy = format!("kubectl edit {kind} -n {namespace} {name}");
+    let name = id(autoscaler).name;
+    let remedy = edit(autoscaler, kind);
     let finding = |v: &Violation| {
         let message = format!("{kind} {name}, {}: {} [{}]", v.field, v.message, v.code);
         if MAY_BE_MEANT.contains(&v.code) {

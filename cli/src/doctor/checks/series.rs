@@ -116,14 +116,14 @@ fn by_model(variant: &VariantState<'_>, own: &[&Series], other_pods: usize) -> F
                 "its pods report model_name {}, not spec.modelID {model:?}; accepted, because they report only one name",
                 list()
             ),
-            format!("kubectl edit va {}: set spec.modelID to the name of the server", variant.argument()),
+            format!("{}: set spec.modelID to the name of the server", variant.edit()),
         );
     }
     Finding::broken(
         format!("its pods report model_name {}; none is spec.modelID {model:?}", list()),
         format!(
-            "kubectl edit va {}: set spec.modelID to one of them, or change --served-model-name of the server",
-            variant.argument()
+            "{}: set spec.modelID to one of them, or change --served-model-name of the server",
+            variant.edit()
         ),
     )
 }

@@ -36,7 +36,7 @@ fn rule_violations(variant: &VariantState<'_>) -> Option<Finding> {
     let verdict = validate(&Facts { is_synced: false, ..Facts::new(&object) });
     let denied = verdict.violations.iter().filter(|v| v.severity == Severity::Deny);
     let denied: Vec<String> = denied.map(|v| format!("{}: {} [{}]", v.field, v.message, v.code)).collect();
-    let remedy = format!("kubectl edit va {}", variant.argument());
+    let remedy = variant.edit();
     (!denied.is_empty()).then(|| Finding::broken(format!("invalid: {}", denied.join("; ")), remedy))
 }
 
@@ -64,10 +64,19 @@ fn managers(variant: &VariantState<'_>) -> Option<Finding> {
             },
             match label {
                 Some(label) => format!(
-                    "install one with CONTROLLER_INSTANCE={label}, or: kubectl label va {} --overwrite {INSTANCE_LABEL}=INSTANCE",
-                    variant.argument()
+                    "install one with CONTROLLER_INSTANCE={label}, or: {}",
+                    variant.change(
+                        format!(
+                            "kubectl label va {} --overwrite {INSTANCE_LABEL}=INSTANCE",
+                            variant.argument()
+                        ),
+                        &format!("change the label {INSTANCE_LABEL}"),
+                    )
                 ),
-                None => format!("kubectl label va {} {INSTANCE_LABEL}=INSTANCE", variant.argument()),
+                None => variant.change(
+                    format!("kubectl label va {} {INSTANCE_LABEL}=INSTANCE", variant.argument()),
+                    &format!("add the label {INSTANCE_LABEL}"),
+                ),
             },
         )),
         (_, 2..) => Some(Finding::broken(
@@ -77,8 +86,14 @@ fn managers(variant: &VariantState<'_>) -> Option<Finding> {
                 publishers.iter().map(|c| c.describe()).collect::<Vec<_>>().join(", ")
             ),
             format!(
-                "stop one of them; while both run: kubectl annotate va {} --overwrite wva.llmd.ai/mode=recommend",
-                variant.argument()
+                "stop one of them; while both run: {}",
+                variant.change(
+                    format!(
+                        "kubectl annotate va {} --overwrite wva.llmd.ai/mode=recommend",
+                        variant.argument()
+                    ),
+                    "set the annotation wva.llmd.ai/mode: recommend",
+                )
             ),
         )),
         _ => None,

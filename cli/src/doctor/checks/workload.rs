@@ -6,7 +6,7 @@ use crate::workloads::{WorkloadLookup, ready_replicas, spec_replicas};
 
 pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     let Some(target) = &variant.target else {
-        let remedy = format!("kubectl edit va {}", variant.argument());
+        let remedy = variant.edit();
         return vec![Finding::broken("spec.scaleTargetRef names no workload", remedy)];
     };
     let (kind, name, namespace) = (&target.kind, &target.name, &variant.namespace);

@@ -11,6 +11,7 @@ use crate::facts::{Operation, at};
 use crate::maps::facts::{MapFacts, RunningSource, RunningValue};
 use crate::maps::main_map::{entry_field, field, quote_redacted};
 use crate::maps::{DENY, WARN};
+use crate::owner::Owner;
 use crate::rule::{Check, Rule};
 use crate::text::{quote, shell_quote};
 
@@ -163,8 +164,22 @@ fn announces_restart(facts: &MapFacts<'_>) -> bool {
 }
 
 /// Keys and annotation in one request, then the rollout. For a stored map without secrets a `kubectl patch` command,
-/// else the annotation to set. For files always the annotation: a pipeline would revert a patch.
+/// else the annotation to set. For files always the annotation: a pipeline would revert a patch. A map of a release or of Git
+/// changes there: after a patch the next upgrade of the release would fail.
 fn remedy(facts: &MapFacts<'_>, changes: &[Change<'_>]) -> String {
+    let owner = facts.running.and_then(|_| facts.old.and_then(Owner::of).or_else(|| Owner::of(facts.object)));
+    match owner {
+        Some(owner @ Owner::Helm(_)) => {
+            return format!("; {}: that sets the annotation too and restarts the pods", owner.advice());
+        }
+        Some(owner) => {
+            let advice = owner.advice();
+            return format!(
+                "; {advice}. Set annotation {RESTART_REVISION_ANNOTATION} to a new value in the same change"
+            );
+        }
+        None => {}
+    }
     let revision = revision(facts, changes);
     let namespace = shell_quote(facts.namespace);
     let rollout =
