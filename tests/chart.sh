@@ -109,7 +109,9 @@ echo "== webhook configurations against config/base/webhook.yaml"
 entries="'$release-wva-saturation-scaling-config', 'wva-saturation-scaling-config'"
 sed -e "s/'wva-variantautoscaling-config'/'$release-variantautoscaling-config'/" -e "s/'wva-saturation-scaling-config'/$entries/" \
   -e "s/'serviceclass'/'serviceclass', '$release-service-classes-config'/" config/base/webhook.yaml > $out/base-webhook.yaml
-diff -u --label config/base --label chart <(json $out/base-webhook.yaml) <(grep WebhookConfiguration $out/defaults.json | sed -E 's/"labels":\{[^}]*\},//') > $out/webhook.diff || fault "they differ: $(cat $out/webhook.diff)"
+# The base looks for a part of the name, for overlays with a prefix or suffix; a release knows its names.
+exact="s/\"\[([^]]*)\]\.exists\(name, request\.name\.contains\(name\)\)\"/\"request.name in [\1]\"/; s/request\.name\.contains\(('[^']*')\)/request.name == \1/"
+diff -u --label config/base --label chart <(json $out/base-webhook.yaml | sed -E "$exact") <(grep WebhookConfiguration $out/defaults.json | sed -E 's/"labels":\{[^}]*\},//') > $out/webhook.diff || fault "they differ: $(cat $out/webhook.diff)"
 
 echo "== admission policies against config/base/admission-policy.yaml"
 sed "s/wva-variantautoscaling-config/$release-variantautoscaling-config/" config/base/admission-policy.yaml > $out/base-policy.yaml
@@ -118,10 +120,19 @@ for file in "$out"/*.yaml; do
   ! grep -qF "\$(inst" "$file" || fault "$file: a placeholder of the admission policy is left"
 done
 
+echo "== settings and controller against config/base/configmaps.yaml and deployment.yaml"
+# The same product: all but the connection to Prometheus, the labels and annotations of a release, and names.
+cat config/base/configmaps.yaml <(echo ---) config/base/deployment.yaml > $out/base-product.yaml
+product() {
+  fields "$1" | sed -e "s/$release-variantautoscaling-config/wva-variantautoscaling-config/g" |
+    grep -E '^(ConfigMap|Deployment)/' | grep -vE 'PROMETHEUS_(BASE_URL|CA_CERT_PATH|TOKEN_PATH)|\.(labels|annotations|matchLabels)\.|revisionHistoryLimit|imagePullPolicy|containers\.manager\.args\.|\.image = |SERVICE_CLASS_CONFIG_MAP_NAME' | LC_ALL=C sort
+}
+diff -u --label config/base --label chart <(product $out/base-product.yaml) <(product $out/defaults.yaml) > $out/product.diff || fault "they differ: $(head -c 2000 $out/product.diff)"
+
 echo "== policy for pods against config/pod-deletion-cost/policy.yaml"
 render --set wva.podDeletionCost=true --show-only templates/admission-policy.yaml > $out/pods.yaml || fault "wva.podDeletionCost=true does not render"
 account=system:serviceaccount:workload-variant-autoscaler-system:workload-variant-autoscaler-controller-manager
-sed -E "s/expression: \"request.userInfo.username.startsWith.*/expression: \"request.userInfo.username == '$account'\"/; s/: workload-variant-autoscaler-pod-deletion-cost/: workload-variant-autoscaler-system-workload-variant-autoscaler-pod-deletion-cost/" config/pod-deletion-cost/policy.yaml > $out/base-pods.yaml
+sed -E "s/expression: \"request.userInfo.username.startsWith.*/expression: \"request.userInfo.username == '$account'\"/" config/pod-deletion-cost/policy.yaml > $out/base-pods.yaml
 diff -u --label config/pod-deletion-cost --label chart <(json $out/base-pods.yaml) <(json $out/pods.yaml | grep 'pod-deletion-cost' | sed -E 's/"labels":\{"app[^}]*\},//') > $out/pods.diff || fault "they differ: $(cut -c1-400 $out/pods.diff)"
 lacks "$(json $out/defaults.yaml)" 'pod-deletion-cost"' defaults
 

@@ -5,6 +5,7 @@
 
 mod at_once;
 mod crds;
+mod elsewhere;
 mod forms;
 mod gitops;
 mod manifests;

@@ -153,6 +153,18 @@ fn metrics_api(facts: &Facts) -> Finding {
         }
         return Finding::fine("not registered: HPAs cannot read external metrics, ScaledObjects need KEDA");
     };
-    let MetricsServer { text, is_available } = metrics_server(service);
-    if is_available { Finding::fine(text) } else { Finding::broken(text, DESCRIBE_API_SERVICE) }
+    let MetricsServer { text: server, is_available } = metrics_server(service);
+    if is_available {
+        return Finding::fine(server);
+    }
+    let namespace = text(service, "/spec/service/namespace");
+    let is_installed = |all: &Vec<Controller>| all.iter().any(|c| c.namespace == namespace);
+    // `None`: the controllers cannot be listed.
+    let is_removed = facts.controllers.as_ref().is_some_and(|all| !is_installed(all));
+    let remedy = if is_removed && text(service, "/spec/service/name").ends_with("-webhook-service") {
+        "wva was removed and left it: kubectl delete apiservice v1beta1.external.metrics.k8s.io"
+    } else {
+        DESCRIBE_API_SERVICE
+    };
+    Finding::broken(format!("{server}; until then no namespace of the cluster can be deleted"), remedy)
 }

@@ -1,11 +1,12 @@
 //! Installs without Helm commands: the Kustomize base with its components, and `deploy/install.sh`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
+use super::elsewhere;
 use super::site::{CRD, MANAGER, MODELS, Site};
 use super::table::Table;
 use crate::support::{apply_crds, get_object};
@@ -20,7 +21,7 @@ const SOON: Duration = Duration::from_mins(3);
 const SCRIPT: Duration = Duration::from_mins(8);
 
 /// CRD of ServiceMonitors.
-const SERVICE_MONITORS: &str = include_str!("../../fixtures/stand-ins/servicemonitors.yaml");
+pub(super) const SERVICE_MONITORS: &str = include_str!("../../fixtures/stand-ins/servicemonitors.yaml");
 /// Components of the overlay.
 const COMPONENTS: [&str; 2] = ["external-metrics", "prometheus"];
 
@@ -40,6 +41,7 @@ pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
     table.step("other names without their permissions", Box::pin(other_names_forbidden(site))).await;
     table.step("other names by the component of config/samples/renamed", Box::pin(other_names(site))).await;
     table.step("kubectl delete -k", Box::pin(base_deleted(site))).await;
+    elsewhere::run(site, table).await?;
     Ok(())
 }
 
@@ -112,8 +114,8 @@ async fn script_uninstalls(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     Ok("nothing left but CRD, Lease and CA".to_owned())
 }
 
-/// Writes an overlay as in `docs/getting-started/install.md`, with components of `config`.
-fn overlay(site: &Site, components: &[&str]) -> anyhow::Result<PathBuf> {
+/// Writes an overlay as in `docs/getting-started/install.md`, with components of `config` and further lines.
+pub(super) fn overlay(site: &Site, components: &[&str], more: &str) -> anyhow::Result<PathBuf> {
     let folder = site.testbed.data().join("overlay");
     std::fs::create_dir_all(&folder)?;
     // Kustomize needs paths relative to the file.
@@ -127,7 +129,7 @@ fn overlay(site: &Site, components: &[&str]) -> anyhow::Result<PathBuf> {
 kind: Kustomization
 resources: [{base}]
 components: [{components}]
-patches:
+{more}patches:
 - patch: |
     apiVersion: v1
     kind: ConfigMap
@@ -142,7 +144,7 @@ patches:
 async fn base(site: &Site) -> anyhow::Result<String> {
     site.testbed.apply(SERVICE_MONITORS).await?;
     pools(site).await?;
-    apply(site, &COMPONENTS).await?;
+    apply(site, &overlay(site, &COMPONENTS, "")?).await?;
     site.controller_works().await?;
     scraped(site).await?;
     site.external_metrics_are_served().await?;
@@ -159,8 +161,7 @@ pub(super) async fn no_pools(site: &Site) -> anyhow::Result<()> {
     site.testbed.kubectl_with(&["delete", "-f", "-"], CRDS).await?.success().map(drop)
 }
 
-async fn apply(site: &Site, components: &[&str]) -> anyhow::Result<()> {
-    let folder = overlay(site, components)?;
+pub(super) async fn apply(site: &Site, folder: &Path) -> anyhow::Result<()> {
     site.kubectl(&["apply", "--server-side", "-k", &folder.to_string_lossy()]).await.map(drop)
 }
 
@@ -170,7 +171,7 @@ async fn scraped(site: &Site) -> anyhow::Result<()> {
         get_object(&site.testbed, &[kind, name, "-n", SYSTEM]).await
     };
     let monitor = get("servicemonitor", &format!("{MANAGER}-metrics-monitor")).await?;
-    let service = get("service", &format!("{MANAGER}-metrics-service")).await?;
+    let service = get("service", &format!("{RELEASE}-metrics-service")).await?;
     let labels = monitor["spec"]["selector"]["matchLabels"].as_object().context("it selects nothing")?;
     let selected = labels.iter().all(|(key, value)| &service["metadata"]["labels"][key] == value);
     ensure!(selected, "the ServiceMonitor selects {labels:?}, and the Service is {service}");
@@ -237,7 +238,8 @@ async fn other_names_forbidden(site: &Site) -> anyhow::Result<String> {
 }
 
 async fn other_names(site: &Site) -> anyhow::Result<String> {
-    apply(site, &[&COMPONENTS[..], &["samples/renamed"]].concat()).await?;
+    let components = [&COMPONENTS[..], &["samples/renamed"]].concat();
+    apply(site, &overlay(site, &components, "")?).await?;
     site.controller_works().await?;
     eventually("the other Lease to be held", SOON, async || {
         let path = "jsonpath={.spec.holderIdentity}";
@@ -261,7 +263,7 @@ async fn other_names(site: &Site) -> anyhow::Result<String> {
 }
 
 async fn base_deleted(site: &Site) -> anyhow::Result<String> {
-    let folder = overlay(site, &[&COMPONENTS[..], &["samples/renamed"]].concat())?;
+    let folder = overlay(site, &[&COMPONENTS[..], &["samples/renamed"]].concat(), "")?;
     // The Secret with a token goes with its service account.
     let delete = ["delete", "--ignore-not-found", "--timeout=150s", "-k", &folder.to_string_lossy()];
     site.kubectl(&delete).await?;

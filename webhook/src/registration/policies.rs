@@ -78,13 +78,13 @@ fn with_defaults(mut spec: Value, rules: &Value) -> Value {
     spec
 }
 
-/// Never `kube-system`, which no webhook covers.
+/// Never `kube-system`, which no webhook covers. A label, because `namespace:` of a Kustomize overlay changes it there.
 fn only_namespace(namespace: &str) -> Value {
     const NAME: &str = "kubernetes.io/metadata.name";
-    json!({"matchExpressions": [
-        {"key": NAME, "operator": "In", "values": [namespace]},
-        {"key": NAME, "operator": "NotIn", "values": ["kube-system"]},
-    ]})
+    json!({
+        "matchLabels": {NAME: namespace},
+        "matchExpressions": [{"key": NAME, "operator": "NotIn", "values": ["kube-system"]}],
+    })
 }
 
 fn binding(name: &str, policy: &str, matches: &Value) -> Value {

@@ -3,7 +3,7 @@
 
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
-use wva_crds::names::INSTANCE_LABEL;
+use wva_crds::names::{INSTANCE_LABEL, MAIN_MAP_NAME};
 use wva_rules::InstancePolicy;
 
 use super::entries::{ENTRIES, Entry, Phase, Subject};
@@ -152,13 +152,25 @@ fn match_conditions(options: &ConfigurationOptions<'_>, subject: Subject) -> Val
         Subject::Variants | Subject::UnlabelledVariants => {
             json!([{"name": "not-finalizer-removal", "expression": NOT_FINALIZER_REMOVAL}])
         }
-        // Object names contain no character that CEL strings escape.
+        // Object names contain no character that CEL strings escape. A Kustomize overlay adds a prefix or suffix to the default
+        // names, and changes no expression; the server compares the whole name.
         Subject::MainConfigMap => {
-            json!([{"name": "is-main-map", "expression": format!("request.name == '{}'", options.main_config_map)}])
+            let name = options.main_config_map;
+            let expression = if name == MAIN_MAP_NAME {
+                format!("request.name.contains('{name}')")
+            } else {
+                format!("request.name == '{name}'")
+            };
+            json!([{"name": "is-main-map", "expression": expression}])
         }
         Subject::EntryConfigMaps => {
             let names: Vec<String> = options.entry_config_maps.iter().map(|n| format!("'{n}'")).collect();
-            let expression = format!("request.name in [{}]", names.join(", "));
+            let names = names.join(", ");
+            let expression = if options.main_config_map == MAIN_MAP_NAME {
+                format!("[{names}].exists(name, request.name.contains(name))")
+            } else {
+                format!("request.name in [{names}]")
+            };
             json!([{"name": "is-entries-map", "expression": expression}])
         }
     }
