@@ -6,6 +6,7 @@ use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::{Value, json};
 
+use super::misplaced::{is_entry, is_list_of_entries, nested_entries};
 use super::read::{Fault, FaultKind};
 use super::schema::{Kind, schema};
 use crate::text::{join_field, nearest, quote, shorten, show};
@@ -43,7 +44,14 @@ pub(super) fn find_faults(kind: Kind, value: &Value) -> Vec<Fault> {
         match error.kind() {
             ValidationErrorKind::AdditionalProperties { unexpected } => {
                 let known = properties(rule);
-                for key in unexpected.iter().take(MAX_FAULTS - faults.len()) {
+                let is_nested = |key: &&String| {
+                    path.is_empty() && found.get(*key).is_some_and(|v| is_entry(key, v, &known))
+                };
+                let (entries, fields): (Vec<&String>, Vec<&String>) = unexpected.iter().partition(is_nested);
+                if !entries.is_empty() {
+                    faults.push(nested_entries(&entries));
+                }
+                for key in fields.into_iter().take(MAX_FAULTS.saturating_sub(faults.len())) {
                     let has_suggestion = faults.len() < MAX_SUGGESTIONS;
                     faults.push(unknown_field(&path, key, has_suggestion.then_some(&known)));
                 }
@@ -61,6 +69,15 @@ pub(super) fn find_faults(kind: Kind, value: &Value) -> Vec<Fault> {
             }
             // One fault for each value, even if it violates several keywords.
             _ if faults.iter().any(|f| f.kind == FaultKind::Value && f.path == path) => {}
+            _ if pointer.is_empty() && is_list_of_entries(found, &properties(rule)) => {
+                faults.push(Fault {
+                    kind: FaultKind::Form,
+                    path,
+                    found: show(found),
+                    expected: "each entry needs its own key: move each item to a key of data".to_owned(),
+                    basis: found.clone(),
+                });
+            }
             _ => faults.push(Fault {
                 kind: if pointer.is_empty() { FaultKind::Form } else { FaultKind::Value },
                 path,
@@ -69,6 +86,10 @@ pub(super) fn find_faults(kind: Kind, value: &Value) -> Vec<Fault> {
                 basis: found.clone(),
             }),
         }
+    }
+    // The fields of the entries inside are missing here.
+    if faults.iter().any(|fault| fault.kind == FaultKind::Nested) {
+        faults.retain(|fault| fault.kind != FaultKind::Missing);
     }
     faults
 }
@@ -95,8 +116,13 @@ pub fn did_you_mean(field: &str) -> String {
 
 /// The known field with few typos, or with another capitalisation or separator (`modelID` for `model_id`).
 fn nearest_field<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
+    known.iter().find(|k| is_same_name(k, key)).copied().or_else(|| nearest(key, known))
+}
+
+/// Apart from capitalisation and separators.
+pub(super) fn is_same_name(a: &str, b: &str) -> bool {
     let plain = |s: &str| s.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase();
-    known.iter().find(|k| plain(k) == plain(key)).copied().or_else(|| nearest(key, known))
+    plain(a) == plain(b)
 }
 
 /// Converts a JSON pointer to a field path as kubectl prints it.
@@ -126,6 +152,12 @@ fn subschema<'s>(schema: &'s Value, pointer: &str) -> Option<&'s Value> {
         };
     }
     Some(here)
+}
+
+/// Fields of an entry; none of a list.
+pub(super) fn known_fields(kind: Kind) -> Vec<&'static str> {
+    let known = VALIDATORS.iter().find(|(k, ..)| *k == kind);
+    known.map(|(_, schema, _)| properties(Some(schema))).unwrap_or_default()
 }
 
 fn properties(schema: Option<&Value>) -> Vec<&str> {
