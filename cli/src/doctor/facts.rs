@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::ArgMatches;
+use futures::future::OptionFuture;
 use futures::{StreamExt as _, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::jiff::Timestamp;
@@ -144,10 +145,7 @@ impl Facts {
             missing_crd_fields: wva_controller::missing_fields(&cluster.client)
                 .await
                 .map_err(|e| e.to_string()),
-            series: match prometheus {
-                Some(prometheus) => Some(query_series(&prometheus).await),
-                None => None,
-            },
+            series: OptionFuture::from(prometheus.as_ref().map(query_series)).await,
             unreadable,
         })
     }

@@ -6,7 +6,7 @@ use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::{Value, json};
 
-use super::misplaced::{is_entry, is_list_of_entries, nested_entries};
+use super::misplaced::{LIST_OF_ENTRIES, is_entry, is_list_of_entries, nested_entries};
 use super::read::{Fault, FaultKind};
 use super::schema::{Kind, schema};
 use crate::text::{join_field, nearest, quote, shorten, show};
@@ -43,18 +43,7 @@ pub(super) fn find_faults(kind: Kind, value: &Value) -> Vec<Fault> {
         let path = field_path(pointer, value);
         match error.kind() {
             ValidationErrorKind::AdditionalProperties { unexpected } => {
-                let known = properties(rule);
-                let is_nested = |key: &&String| {
-                    path.is_empty() && found.get(*key).is_some_and(|v| is_entry(key, v, &known))
-                };
-                let (entries, fields): (Vec<&String>, Vec<&String>) = unexpected.iter().partition(is_nested);
-                if !entries.is_empty() {
-                    faults.push(nested_entries(&entries));
-                }
-                for key in fields.into_iter().take(MAX_FAULTS.saturating_sub(faults.len())) {
-                    let has_suggestion = faults.len() < MAX_SUGGESTIONS;
-                    faults.push(unknown_field(&path, key, has_suggestion.then_some(&known)));
-                }
+                add_unknown_fields(&path, found, unexpected, &properties(rule), &mut faults);
             }
             ValidationErrorKind::Required { property } => {
                 let name = property.as_str().unwrap_or_default();
@@ -69,20 +58,14 @@ pub(super) fn find_faults(kind: Kind, value: &Value) -> Vec<Fault> {
             }
             // One fault for each value, even if it violates several keywords.
             _ if faults.iter().any(|f| f.kind == FaultKind::Value && f.path == path) => {}
-            _ if pointer.is_empty() && is_list_of_entries(found, &properties(rule)) => {
-                faults.push(Fault {
-                    kind: FaultKind::Form,
-                    path,
-                    found: show(found),
-                    expected: "each entry needs its own key: move each item to a key of data".to_owned(),
-                    basis: found.clone(),
-                });
-            }
             _ => faults.push(Fault {
                 kind: if pointer.is_empty() { FaultKind::Form } else { FaultKind::Value },
-                path,
                 found: show(found),
-                expected: describe_schema(rule, found),
+                expected: match path.as_str() {
+                    "" if is_list_of_entries(found, &properties(rule)) => LIST_OF_ENTRIES.to_owned(),
+                    _ => describe_schema(rule, found),
+                },
+                path,
                 basis: found.clone(),
             }),
         }
@@ -94,9 +77,29 @@ pub(super) fn find_faults(kind: Kind, value: &Value) -> Vec<Fault> {
     faults
 }
 
+/// Adds the unknown fields of `found`, and at the top those that are entries themselves.
+fn add_unknown_fields(
+    path: &str,
+    found: &Value,
+    unknown: &[String],
+    known: &[&str],
+    faults: &mut Vec<Fault>,
+) {
+    let is_nested =
+        |key: &&String| path.is_empty() && found.get(*key).is_some_and(|value| is_entry(key, value, known));
+    let (entries, fields): (Vec<&String>, Vec<&String>) = unknown.iter().partition(is_nested);
+    if !entries.is_empty() {
+        faults.push(nested_entries(&entries));
+    }
+    for key in fields.into_iter().take(MAX_FAULTS.saturating_sub(faults.len())) {
+        let has_suggestion = faults.len() < MAX_SUGGESTIONS;
+        faults.push(unknown_field(path, key, has_suggestion.then_some(known)));
+    }
+}
+
 /// Fault of an unknown field, with a suggestion if `known` is given.
-fn unknown_field(path: &str, key: &str, known: Option<&Vec<&str>>) -> Fault {
-    let all = |known: &Vec<&str>| format!("known fields are {}", known.join(", "));
+fn unknown_field(path: &str, key: &str, known: Option<&[&str]>) -> Fault {
+    let all = |known: &[&str]| format!("known fields are {}", known.join(", "));
     let expected = known
         .map_or_else(String::new, |known| nearest_field(key, known).map_or_else(|| all(known), did_you_mean));
     Fault {

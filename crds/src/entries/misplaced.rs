@@ -28,6 +28,8 @@ pub(super) fn is_entry(key: &str, value: &Value, known: &[&str]) -> bool {
     }
 }
 
+pub(super) const LIST_OF_ENTRIES: &str = "each entry needs its own key: move each item to a key of data";
+
 /// Whether a list stands in the place of an entry.
 pub(super) fn is_list_of_entries(value: &Value, known: &[&str]) -> bool {
     value.as_array().is_some_and(|items| items.iter().any(|item| is_entry("", item, known)))

@@ -1,6 +1,8 @@
 //! Placeholders of Kustomize, Flux, Helm, Argo CD and shells that were not replaced. Such a name is valid text, so the
 //! object is admitted and its metrics are never found.
 
+use std::ops::Range;
+
 use crate::findings::Findings;
 use crate::maps::WARN as WARN_MAP;
 use crate::maps::facts::MapFacts;
@@ -80,10 +82,11 @@ const PAIRS: [(&str, &str); 5] = [("${", "}"), ("$(", ")"), ("{{", "}}"), ("#{",
 /// First placeholder of a text.
 pub(crate) fn find_placeholder(text: &str) -> Option<&str> {
     let pairs = PAIRS.into_iter().filter_map(|(begin, end)| find_pair(text, begin, end));
-    pairs.chain(find_variable(text)).min_by_key(|found| found.as_ptr() as usize)
+    let first = pairs.chain(find_variable(text)).min_by_key(|found| found.start)?;
+    text.get(first)
 }
 
-fn find_pair<'t>(text: &'t str, begin: &str, end: &str) -> Option<&'t str> {
+fn find_pair(text: &str, begin: &str, end: &str) -> Option<Range<usize>> {
     text.match_indices(begin).find_map(|(start, _)| {
         let inside = &text[start + begin.len()..];
         let length = inside.find(end)?;
@@ -92,7 +95,7 @@ fn find_pair<'t>(text: &'t str, begin: &str, end: &str) -> Option<&'t str> {
             "<" => is_argo_name(&inside[..length]),
             _ => !inside[..length].trim().is_empty() && !inside[..length].contains('\n'),
         };
-        is_named.then(|| &text[start..start + begin.len() + length + end.len()])
+        is_named.then(|| start..start + begin.len() + length + end.len())
     })
 }
 
@@ -102,7 +105,7 @@ fn is_argo_name(name: &str) -> bool {
 }
 
 /// `$MODEL_ID` in capitals, or as the whole text. `a$b` may be meant.
-fn find_variable(text: &str) -> Option<&str> {
+fn find_variable(text: &str) -> Option<Range<usize>> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.match_indices('$').find_map(|(start, _)| {
         let rest = &text[start + 1..];
@@ -111,7 +114,7 @@ fn find_variable(text: &str) -> Option<&str> {
         let is_whole = start == 0 && name.len() == rest.len();
         let is_capital =
             !name.contains(|c: char| c.is_ascii_lowercase()) && !text[..start].ends_with(is_name);
-        (is_variable && (is_whole || is_capital)).then(|| &text[start..=start + name.len()])
+        (is_variable && (is_whole || is_capital)).then(|| start..start + 1 + name.len())
     })
 }
 
