@@ -87,6 +87,34 @@ fn subscriber(log: &Log) -> (tracing::Dispatch, LogLevel) {
     (dispatch, LogLevel(level))
 }
 
+/// Lines that `run` logs.
+#[cfg(test)]
+pub(crate) fn capture_json(run: impl FnOnce()) -> String {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let layer = tracing_subscriber::fmt::layer().event_format(JsonLines).fmt_fields(JsonFields::new());
+    let subscriber = tracing_subscriber::registry().with(layer.with_writer(move || writer.clone()));
+    tracing::subscriber::with_default(subscriber, run);
+    let bytes = lines.0.lock().unwrap().clone();
+    String::from_utf8(bytes).unwrap()
+}
+
 struct JsonLines;
 
 impl<S, N> FormatEvent<S, N> for JsonLines

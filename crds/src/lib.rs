@@ -9,6 +9,7 @@ pub mod envelope;
 pub mod events;
 pub mod hardware;
 pub mod intent;
+pub mod look_alikes;
 pub mod manifest;
 pub mod names;
 pub mod parse_error;

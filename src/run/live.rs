@@ -62,13 +62,7 @@ struct ConfigChangeLogger {
 impl ConfigChangeLogger {
     fn log(&self, update: &SettingsUpdate) {
         for change in &update.changed {
-            let (key, old, new) = (change.key, &change.old, &change.new);
-            let source = change.source.to_string();
-            if key == "GLOBAL_OPT_INTERVAL" {
-                tracing::info!(%old, %new, source, "{OPTIMIZATION_INTERVAL_UPDATED}");
-            } else {
-                tracing::info!(%key, %old, %new, source, "{CONFIGURATION_UPDATED}");
-            }
+            log_change(change.key, &change.old, &change.new, &change.source.to_string());
         }
         for invalid in &update.invalid {
             let (key, source) = (invalid.key, invalid.value_source.to_string());
@@ -106,5 +100,29 @@ impl ConfigChangeLogger {
         // Replicas that see the same version of the map queue the same event.
         let [uid, version] = [&update.uid, &update.version].map(|text| text.as_deref().unwrap_or_default());
         self.leader_events.add(event, &[uid, version, &changes]);
+    }
+}
+
+fn log_change(key: &str, old: &str, new: &str, source: &str) {
+    if key == "GLOBAL_OPT_INTERVAL" {
+        // The guides of llm-d WVA search for `Updated.*config`; fields follow the message by their names.
+        tracing::info!(old, new, source, role = "main config", "{OPTIMIZATION_INTERVAL_UPDATED}");
+    } else {
+        tracing::info!(key, old, new, source, "{CONFIGURATION_UPDATED}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::capture_json;
+
+    #[test]
+    fn guides_of_llm_d_wva_find_a_change_of_the_interval() {
+        for key in ["GLOBAL_OPT_INTERVAL", "WVA_DECISION_HOLD"] {
+            let line = capture_json(|| log_change(key, "60s", "30s", &format!("ConfigMap key {key}")));
+            let updated = line.find("Updated").and_then(|at| line[at..].find("config"));
+            assert!(updated.is_some(), "grep \"Updated.*config\" does not find {line}");
+        }
     }
 }

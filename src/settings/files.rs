@@ -97,8 +97,9 @@ impl MainMap {
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
         let verdict = validate_map(&MapFacts::new(&object, namespace, (MapRole::Main, MapScope::Global)));
         // Invalid values are reported elsewhere.
+        let is_reported = |code: &str| ["WVA-CM-003", "WVA-CM-008"].contains(&code);
         let reported =
-            verdict.violations.iter().filter(|v| v.severity == Severity::Warn || v.code == "WVA-CM-003");
+            verdict.violations.iter().filter(|v| v.severity == Severity::Warn || is_reported(v.code));
         let data = object.get("data").and_then(serde_json::Value::as_object);
         let annotations = metadata.annotations.as_ref();
         Self {

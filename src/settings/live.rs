@@ -63,9 +63,9 @@ impl LiveSettings {
         self.sources.main_map()
     }
 
-    /// A deleted map is empty. `None` if its texts have not changed.
+    /// A deleted map is empty. `None` if neither its texts nor its warnings have changed.
     pub(crate) fn apply(&mut self, map: MainMap) -> Option<SettingsUpdate> {
-        if map.text == self.map.text {
+        if map.text == self.map.text && map.warnings == self.map.warnings {
             self.map = map;
             return None;
         }

@@ -69,8 +69,8 @@ pub(crate) struct SettingValue {
 #[derive(Clone, Default)]
 pub(crate) struct RawSettings {
     values: BTreeMap<&'static str, SettingValue>,
-    /// Old names in use: the source and the current name.
-    pub(super) old_names: Vec<(Source, &'static str)>,
+    /// Old names in use, each with its setting.
+    pub(super) old_names: Vec<(Source, &'static Setting)>,
 }
 
 impl fmt::Debug for RawSettings {
@@ -111,7 +111,7 @@ impl RawSettings {
             return Some((text, Source::Flag(name)));
         }
         if let Some((name, text)) = old_flags(setting).find_map(|f| Some((f, sources.flag(f)?))) {
-            self.old_names.push((Source::Flag(name), setting.key));
+            self.old_names.push((Source::Flag(name), setting));
             return Some((text, Source::Flag(name)));
         }
         if let Some(text) = sources.variable(setting.key) {
@@ -119,7 +119,7 @@ impl RawSettings {
         }
         for name in setting.old_keys() {
             if let Some(text) = sources.variable(name) {
-                self.old_names.push((Source::Environment(name), setting.key));
+                self.old_names.push((Source::Environment(name), setting));
                 return Some((text, Source::Environment(name)));
             }
         }
@@ -143,7 +143,7 @@ impl RawSettings {
         let name = setting.old_keys().find(|old| old == key).unwrap_or(setting.key);
         let source = if of_map { Source::Map(name, *layout) } else { Source::File(name) };
         if *is_old_name {
-            self.old_names.push((source, setting.key));
+            self.old_names.push((source, setting));
         }
         Some((text.clone(), source))
     }

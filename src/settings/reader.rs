@@ -6,7 +6,7 @@ use std::time::Duration;
 use wva_controller::external_metrics::values::CONFIRMATION_DEADLINE;
 use wva_controller::{Actuation, MAX_TARGET_AGE};
 use wva_crds::GoDuration;
-use wva_crds::settings::{Value, find_problems};
+use wva_crds::settings::{Setting, Value, find_problems};
 
 use super::choices::{CertMode, choice};
 use super::raw::{InvalidSetting, RawSettings, Source};
@@ -224,7 +224,11 @@ impl SettingsReader<'_> {
     }
 
     fn warnings(&self) -> Vec<String> {
-        let old = self.raw.old_names.iter().map(|(old, new)| format!("{old} is an old name; use {new}"));
+        let old = self
+            .raw
+            .old_names
+            .iter()
+            .map(|(old, setting)| format!("{old} is an old name; use {}", current_name(*old, setting)));
         let mode = choice(&self.text("WVA_CERT_MODE"));
         let is_ignored = matches!(mode, CertMode::SelfSigned | CertMode::Off);
         let files = self.optional("WEBHOOK_CERT_PATH").filter(|_| is_ignored).map(|folder| {
@@ -321,4 +325,13 @@ fn rollout(deployment: Option<&str>) -> String {
 fn host_name() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+}
+
+/// In the form of the old name: a flag for a flag.
+fn current_name(old: Source, setting: &Setting) -> String {
+    match (old, setting.flag) {
+        (Source::Flag(_), Some(flag)) => format!("--{flag}"),
+        (Source::Flag(_), None) => format!("the environment variable {}", setting.key),
+        _ => setting.key.to_owned(),
+    }
 }

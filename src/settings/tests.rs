@@ -126,7 +126,16 @@ fn old_names_work_and_warn() {
     let s = read(&["--metrics-addr=:8080"], &[URL, ("PROBE_ADDR", ":9999")]).unwrap();
     assert_eq!(s.metrics_address.map(|a| a.port()), Some(8080));
     assert_eq!(s.health_address.map(|a| a.port()), Some(9999));
-    assert_eq!(s.warnings.len(), 2, "{:?}", s.warnings);
+    assert_eq!(
+        s.warnings,
+        [
+            "flag --metrics-addr is an old name; use --metrics-bind-address",
+            "environment PROBE_ADDR is an old name; use HEALTH_PROBE_BIND_ADDRESS"
+        ]
+    );
+    let s = read(&["--leader-election-id=x"], &[URL]).unwrap();
+    let want = "flag --leader-election-id is an old name; use the environment variable LEADER_ELECTION_ID";
+    assert_eq!(s.warnings, [want]);
 }
 
 #[test]

@@ -46,7 +46,7 @@ every replica, unless a flag or variable overrides it. It is logged with both va
 `wva_config_reloads_total{config=\"main\",result}`:
 
 ```text
-Updated optimization interval old=60s new=120s source=\"ConfigMap key GLOBAL_OPT_INTERVAL\"
+Updated optimization interval old=60s new=120s source=\"ConfigMap key GLOBAL_OPT_INTERVAL\" role=\"main config\"
 Updated configuration key=WVA_DECISION_HOLD old=10m new=7m source=\"ConfigMap key WVA_DECISION_HOLD\"
 ```
 

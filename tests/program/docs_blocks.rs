@@ -79,7 +79,7 @@ fn yaml_blocks_are_valid() {
 }
 
 /// Blocks of a language with their page. Pages of rules show invalid objects, and have tests of their own.
-fn blocks_of(language: &str) -> Vec<(&'static str, String)> {
+pub(super) fn blocks_of(language: &str) -> Vec<(&'static str, String)> {
     let mut blocks = Vec::new();
     for (path, text) in pages().filter(|(path, _)| !path.starts_with("docs/reference/rules/")) {
         let mut open: Option<(String, bool)> = None;

@@ -19,6 +19,7 @@ mod fuzz_targets;
 mod generated;
 mod invalid_settings;
 mod layout;
+mod log_greps;
 mod model_servers_page;
 mod release;
 mod report;

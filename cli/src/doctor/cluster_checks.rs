@@ -1,10 +1,11 @@
 //! Checks of the cluster: version, CRD, controllers, leader, namespaces and external metrics API.
 
 use wva_crds::names::INSTANCE_LABEL;
-use wva_rules::OLDEST_KUBERNETES;
+use wva_rules::{OLDEST_KUBERNETES, Violation};
 
 use super::annotations::check_annotations;
 use super::chain::Finding;
+use super::config_maps::MapProblem;
 use super::controllers::Controller;
 use super::facts::{DESCRIBE_API_SERVICE, Facts, MetricsServer, metrics_server};
 use crate::cluster::{entry, text};
@@ -21,6 +22,7 @@ pub(super) fn check_cluster(facts: &Facts) -> Vec<(&'static str, Finding)> {
     findings
         .extend(unreviewed_controllers(facts).chain(orphaned_namespaces(facts)).map(|f| ("namespace", f)));
     findings.extend(check_annotations(facts).into_iter().map(|f| ("annotations", f)));
+    findings.extend(ignored_map_parts(facts).map(|f| ("config maps", f)));
     findings.push(("metrics API", metrics_api(facts)));
     findings.extend(unread_quotas(facts).map(|f| ("quotas", f)));
     let unreadable = facts.unreadable.iter().filter(|u| !["controllers", "apiservices"].contains(&u.plural));
@@ -111,6 +113,17 @@ fn unreviewed_controllers(facts: &Facts) -> impl Iterator<Item = Finding> {
         Finding::warning(
             format!("{} is in {UNREVIEWED}, where admission review is off", c.describe()),
             "install the release in its own namespace (docs/getting-started/install.md)",
+        )
+    })
+}
+
+/// Admission denies them, but an older map may have them.
+fn ignored_map_parts(facts: &Facts) -> impl Iterator<Item = Finding> {
+    facts.map_problems.iter().map(|MapProblem { map, violation }| {
+        let Violation { code, field, message, .. } = violation;
+        Finding::warning(
+            format!("{}/{}: {field}: {message} [{code}]", map.namespace, map.name),
+            format!("correct it; wva ignores this part of the map until then (wva rule {code})"),
         )
     })
 }

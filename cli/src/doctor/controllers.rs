@@ -6,6 +6,7 @@ use serde_json::Value;
 use wva_crds::names::{INSTANCE_LABEL, MAIN_MAP_NAME};
 use wva_crds::settings::Setting;
 use wva_crds::settings::map::MapText;
+use wva_rules::MapNames;
 
 use crate::cluster::{ApiError, Cluster, DEPLOYMENTS, ObjectId, entry, id, items, text};
 use crate::doctor::unreadable::UnreadableKind;
@@ -35,6 +36,8 @@ pub(super) struct Controller {
     pub(super) scales_directly: bool,
     /// `WVA_ANNOTATIONS`: it keeps VariantAutoscalings of annotated autoscalers.
     pub(super) reads_annotations: bool,
+    /// ConfigMaps that it reads.
+    pub(super) maps: MapNames,
 }
 
 impl Controller {
@@ -46,7 +49,7 @@ impl Controller {
         }
         let ObjectId { namespace, name } = id(deployment);
         let is_llm_d_wva = runs_llm_d_wva(container);
-        let setting = |key| setting(container, &namespace, map, key);
+        let setting = |key: &str| setting(container, &namespace, map, key);
         let instance = setting("CONTROLLER_INSTANCE");
         Some(Self {
             is_llm_d_wva,
@@ -56,6 +59,7 @@ impl Controller {
             watch: setting("WATCH_NAMESPACE"),
             scales_directly: !is_llm_d_wva && setting("WVA_ACTUATION").is_some_and(|v| v == "scale"),
             reads_annotations: setting("WVA_ANNOTATIONS").is_some_and(|v| v == "true"),
+            maps: map_names(&namespace, setting),
             instance,
             namespace,
             name,
@@ -78,6 +82,17 @@ impl Controller {
             (None, false) => String::new(),
         };
         format!("Deployment {}/{}{suffix}", self.namespace, self.name)
+    }
+}
+
+/// By default the controller runs in the namespace of its Deployment.
+fn map_names(namespace: &str, setting: impl Fn(&str) -> Option<String>) -> MapNames {
+    let default = MapNames::default();
+    MapNames {
+        namespace: setting("POD_NAMESPACE").unwrap_or_else(|| namespace.to_owned()),
+        main: setting("CONFIG_MAP_NAME").unwrap_or(default.main),
+        saturation: setting("SATURATION_CONFIG_MAP_NAME").unwrap_or(default.saturation),
+        service_classes: setting("SERVICE_CLASS_CONFIG_MAP_NAME").unwrap_or(default.service_classes),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::ArgMatches;
+use futures::future::OptionFuture;
 use futures::{StreamExt as _, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::jiff::Timestamp;
@@ -16,6 +17,7 @@ use wva_scaling::servers::{ServerSignal, server_metrics};
 use wva_scaling::{Decision, Outcome, decide};
 
 use super::annotation_facts::AnnotationFacts;
+use super::config_maps::{MapProblem, read_problems};
 use super::controllers::{Controller, list_controllers};
 use super::unreadable::{UnreadableKind, list_or_note};
 use super::wait_limits::WaitLimits;
@@ -69,6 +71,7 @@ pub(super) struct Facts {
     pub(super) annotations: AnnotationFacts,
     pub(super) namespaces: Vec<Value>,
     pub(super) controllers: Option<Vec<Controller>>,
+    pub(super) map_problems: Vec<MapProblem>,
     pub(super) leaders: Leaders,
     /// What the leaders last read of endpoint pickers.
     pub(super) pickers: Vec<PickerReport>,
@@ -104,6 +107,9 @@ impl Facts {
         let outcomes = recompute(&leaders);
         let pods = list_or_note(cluster, &PODS, &mut unreadable).await;
         let wait_limits = WaitLimits::read(cluster, (&pickers, &pods), &mut unreadable).await;
+        let controllers = list_controllers(cluster, arguments, &mut unreadable).await;
+        let known = controllers.as_deref().unwrap_or_default();
+        let map_problems = read_problems(cluster, known, &variants, &mut unreadable).await;
         // Monitors may be in any namespace.
         let everywhere = Cluster { namespace: None, ..cluster.clone() };
         Ok(Self {
@@ -124,7 +130,8 @@ impl Facts {
             autoscalers,
             scaled_objects,
             namespaces: list_or_note(cluster, &NAMESPACES, &mut unreadable).await,
-            controllers: list_controllers(cluster, arguments, &mut unreadable).await,
+            controllers,
+            map_problems,
             decisions: index_decisions(&outcomes),
             pickers,
             wait_limits,
@@ -138,10 +145,7 @@ impl Facts {
             missing_crd_fields: wva_controller::missing_fields(&cluster.client)
                 .await
                 .map_err(|e| e.to_string()),
-            series: match prometheus {
-                Some(prometheus) => Some(query_series(&prometheus).await),
-                None => None,
-            },
+            series: OptionFuture::from(prometheus.as_ref().map(query_series)).await,
             unreadable,
         })
     }

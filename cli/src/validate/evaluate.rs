@@ -5,17 +5,19 @@ use std::collections::{BTreeMap, HashMap};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use serde_json::Value;
 use wva_crds::names::{GROUP, KIND};
+use wva_crds::settings::is_name;
+use wva_crds::text::{FOUND_CHARS, quote, shorten};
 use wva_rules::{
     AutoscalerFacts, Facts, Kind, KubernetesVersion, MapFacts, MapRole, MapScope, MetricReader, Operation,
-    OtherVariant, RULES, Target, Violation, api_group, apply_defaults, model_with_own_cost, validate,
-    validate_autoscaler, validate_map,
+    OtherVariant, RULES, Severity, Target, Violation, api_group, apply_defaults, model_with_own_cost,
+    validate, validate_autoscaler, validate_map,
 };
 
 use super::maps::InstallNames;
 use super::objects::Object;
 use crate::workloads::WorkloadKey;
 
-/// The file cannot be read as objects.
+/// The file cannot be read as objects, or the API server would refuse them.
 pub(super) const FILE_CODE: &str = "WVA-FILE-001";
 
 #[derive(PartialEq, Eq, Hash)]
@@ -36,7 +38,8 @@ pub(super) struct RuleText {
 pub(super) fn rules() -> impl Iterator<Item = RuleText> {
     let file = RuleText {
         code: FILE_CODE,
-        docs: "The file is UTF-8 text, valid YAML or JSON without duplicate keys, and contains Kubernetes objects.",
+        docs: "The file is UTF-8 text, valid YAML or JSON without duplicate keys, and contains Kubernetes objects with valid \
+               names.",
         denies: true,
     };
     let table = RULES.iter().filter(|rule| rule.kind != Kind::Mutate);
@@ -89,7 +92,11 @@ pub(super) struct Evaluation {
 pub(super) struct ObjectViolation {
     pub(super) object: usize,
     pub(super) violation: Violation,
+    /// Why the object is judged, unless its kind or name says so.
+    pub(super) note: Option<&'static str>,
 }
+
+const GUESSED: &str = "judged as a ConfigMap of wva because of its name and keys";
 
 struct ObjectIndex<'a> {
     names: InstallNames,
@@ -128,8 +135,11 @@ pub(super) fn evaluate(
             Some(RelevantKind::Deployment) | None => continue,
         };
         evaluation.count += 1;
-        let with_object = |violation| ObjectViolation { object: number, violation };
-        evaluation.violations.extend(violations.into_iter().map(with_object));
+        let is_map = relevant_kind(&object.api_version, &object.kind) == Some(RelevantKind::ConfigMap);
+        let note = (is_map && index.names.is_guessed(object)).then_some(GUESSED);
+        let with_object = |violation| ObjectViolation { object: number, violation, note };
+        let all = metadata_violations(object).into_iter().chain(violations);
+        evaluation.violations.extend(all.map(with_object));
     }
     evaluation
 }
@@ -217,6 +227,24 @@ impl<'a> ObjectIndex<'a> {
         facts.global = global.next().map(|(_, map)| &map.value);
         validate_map(&facts).violations
     }
+}
+
+/// Names that the API server refuses, before or after a webhook.
+fn metadata_violations(object: &Object) -> Vec<Violation> {
+    let text =
+        |field: &str| object.value.pointer(&format!("/metadata/{field}"))?.as_str().filter(|t| !t.is_empty());
+    let check = |field: &str, has_dots: bool, allowed: &str| {
+        let name = text(field).filter(|name| !is_name(name, has_dots))?;
+        let name = quote(&shorten(name, FOUND_CHARS));
+        Some(Violation {
+            code: FILE_CODE,
+            field: format!("metadata.{field}"),
+            message: format!("{name} is not a valid {field}; use lower-case letters, digits{allowed}"),
+            severity: Severity::Deny,
+        })
+    };
+    let name = check("name", true, ", '-' and '.'");
+    name.into_iter().chain(check("namespace", false, " and '-'")).collect()
 }
 
 fn key(object: &Object) -> ObjectKey<'_> {

@@ -2,6 +2,8 @@
 //! and the chart's.
 
 use serde_json::Value;
+use wva_crds::entries::{Kind, schema};
+use wva_crds::settings::map::known_keys;
 use wva_rules::{MapNames, MapRole, MapScope};
 
 use super::objects::Object;
@@ -45,6 +47,13 @@ impl InstallNames {
         unread
     }
 
+    /// Its role follows from the name of the chart's maps and its keys alone.
+    pub(super) fn is_guessed(&self, map: &Object) -> bool {
+        self.installs.is_empty()
+            && MapNames::default().role(&map.namespace, &map.name).is_none()
+            && !has_chart_labels(map)
+    }
+
     /// The controller reads the lowest rank that exists.
     pub(super) fn rank(&self, role: MapRole, name: &str) -> usize {
         let default = [MapNames::default()];
@@ -59,15 +68,33 @@ impl InstallNames {
     }
 }
 
-/// Requires the labels of the chart: other objects may use such names.
+/// Requires the labels of the chart, or keys that only wva knows: other objects may use such names.
 fn role_in_chart(map: &Object) -> Option<(MapRole, MapScope)> {
-    let label = |key: &str| entry(&map.value, "/metadata/labels", key).unwrap_or_default();
-    let chart = label("helm.sh/chart").strip_prefix(CHART).is_some_and(|version| version.starts_with('-'));
-    if !chart && label("app.kubernetes.io/name") != CHART {
-        return None;
-    }
     let (_, role) = CHART_SUFFIXES.into_iter().find(|(suffix, _)| map.name.ends_with(suffix))?;
-    Some((role, MapScope::Global))
+    (has_chart_labels(map) || has_known_key(map, role)).then_some((role, MapScope::Global))
+}
+
+fn has_chart_labels(map: &Object) -> bool {
+    let label = |key: &str| entry(&map.value, "/metadata/labels", key).unwrap_or_default();
+    let is_of_chart = |name: &str| name.strip_prefix(CHART).is_some_and(|version| version.starts_with('-'));
+    is_of_chart(label("helm.sh/chart")) || label("app.kubernetes.io/name") == CHART
+}
+
+/// A key of the map, or the start of a line in it, which need not be valid YAML.
+fn has_known_key(map: &Object, role: MapRole) -> bool {
+    let schema = schema(Kind::Saturation);
+    let is_known = |key: &str| match role {
+        // One word may be a key of anything.
+        MapRole::Main => key.contains('_') && known_keys().contains(&key),
+        MapRole::Saturation => key != "namespace" && !schema["properties"][key].is_null(),
+        MapRole::ScaleToZero | MapRole::ServiceClasses => false,
+    };
+    let data = ["/data", "/binaryData"].into_iter().filter_map(|path| map.value.pointer(path)?.as_object());
+    data.flatten().any(|(key, value)| {
+        let lines = value.as_str().unwrap_or_default().lines();
+        let mut starts = lines.filter_map(|line| Some(line.split_once(':')?.0.trim()));
+        is_known(key) || starts.any(is_known)
+    })
 }
 
 /// `None` for other Deployments.

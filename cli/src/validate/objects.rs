@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::evaluate;
 use super::input::Source;
-use super::yaml::{Content, Node, Problem, documents};
+use super::yaml::{Content, Node, Problem, documents, look_alikes};
 
 #[derive(Debug)]
 pub(super) struct Object {
@@ -90,7 +90,10 @@ fn add_objects(
         return;
     }
     out.count += 1;
-    if !is_wanted(api_version, kind) {
+    let is_wanted = is_wanted(api_version, kind);
+    let hidden = if is_wanted { look_alikes::hidden_parts(node) } else { look_alikes::hidden_header(node) };
+    out.problems.extend(hidden.into_iter().map(|problem| SourceProblem { source, problem }));
+    if !is_wanted {
         return;
     }
     let metadata = node.entry("metadata").map(|m| &m.node);

@@ -38,6 +38,8 @@ pub(super) struct Finding<'a> {
     /// Empty for findings about a file.
     pub(super) field: String,
     pub(super) message: String,
+    /// Why the object is judged.
+    pub(super) note: Option<&'static str>,
 }
 
 impl<'a> Report<'a> {
@@ -61,7 +63,7 @@ impl<'a> Report<'a> {
                 ));
             }
         }
-        for ObjectViolation { object, violation } in evaluation.violations {
+        for ObjectViolation { object, violation, note } in evaluation.violations {
             let object = &collected.objects[object];
             let source = &sources[object.source];
             let part = if RULES_ABOUT_KEYS.contains(&violation.code) { Part::Key } else { Part::Value };
@@ -72,6 +74,7 @@ impl<'a> Report<'a> {
                 code: violation.code,
                 field: printable(&violation.field),
                 message: printable(&violation.message),
+                note,
                 ..Finding::at(source, at)
             });
         }
@@ -119,6 +122,7 @@ impl<'a> Finding<'a> {
             code: FILE_CODE,
             field: String::new(),
             message: String::new(),
+            note: None,
         }
     }
 

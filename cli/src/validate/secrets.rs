@@ -14,7 +14,12 @@ const MAX_LINES_ABOVE: usize = 200;
 
 pub(super) fn is_printable(finding: &Finding<'_>) -> bool {
     let (line, start) = finding.source.line_of(finding.offset);
-    !names_secret(&finding.field) && !holds_secret(line) && !is_below_secret(finding.source, line, start)
+    // Base64 hides a secret from the checks below.
+    let is_binary = finding.field.starts_with("binaryData");
+    !is_binary
+        && !names_secret(&finding.field)
+        && !holds_secret(line)
+        && !is_below_secret(finding.source, line, start)
 }
 
 fn holds_secret(line: &str) -> bool {

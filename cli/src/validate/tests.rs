@@ -177,6 +177,111 @@ fn entries_inherit_from_the_effective_global_map() {
     }
 }
 
+/// The message at each place.
+fn messages(text: &str) -> Vec<String> {
+    let json: serde_json::Value = serde_json::from_str(&outputs(&[("f", text)], "default")[1]).unwrap();
+    let row =
+        |f: &serde_json::Value| format!("{}:{} {}", f["line"], f["column"], f["message"].as_str().unwrap());
+    json["findings"].as_array().unwrap().iter().map(row).collect()
+}
+
+#[track_caller]
+fn assert_message(text: &str, want: &str) {
+    let found = messages(text);
+    assert!(found.iter().any(|message| message.contains(want)), "{want} is not in {found:#?}");
+}
+
+#[test]
+fn names_look_alikes_that_break_or_hide_something() {
+    let nbsp = "U+00A0 (no-break space)";
+    let va = FAULTY.replace("ten", "\"1\"");
+    for (from, to, want) in [
+        ("kind:", "kind:\u{a0}", format!("2:6 {nbsp} breaks the YAML; type a normal space instead")),
+        ("  modelID: m", "  modelID:\u{a0}m", format!("6:11 {nbsp} breaks the YAML")),
+        ("metadata:", "\u{200b}metadata:", "3:1 the key has U+200B (zero-width space); delete it".to_owned()),
+        ("metadata:\n  name", "metadata:\n\u{a0}\u{a0}name", format!("4:1 the key has {nbsp}")),
+        ("kind: V", "\u{feff}kind: V", "2:1 U+FEFF (byte order mark)".to_owned()),
+        ("Autoscaling", "Autoscaling\u{200b}", "2:7 the value has U+200B".to_owned()),
+        ("name: a\nspec", "name: a\u{a0}\nspec", format!("4:9 the value has {nbsp}")),
+        ("modelID: m", "modelID: m\u{200b}", "6:12 contains U+200B (zero-width space); delete it".to_owned()),
+    ] {
+        assert_message(&va.replace(from, to), &want);
+    }
+    let maps = [
+        (
+            "  default: |\n    kvCacheThreshold:\u{a0}0.8\n    queueLengthThreshold: 5\n",
+            "6:22 ",
+            "line 1 has",
+        ),
+        ("  default: |\n    kvCacheThreshold: 0.8\u{a0}\n", "6:23 ", "it has"),
+        (
+            "  default: |\n    \u{a0}kvCacheThreshold: 0.8\n",
+            "6:5 ",
+            "did you mean \"kvCacheThreshold\"? it has",
+        ),
+        ("  default: \"kvCacheThreshold:\\u00a00.8\\nqueueLengthThreshold: 5\"\n", "5:12 ", "line 1 has"),
+    ];
+    for (data, place, words) in maps {
+        let text = map("wva-saturation-scaling-config", "prod", data);
+        let found = messages(&text);
+        let want = format!("{words} {nbsp}; type a normal space instead");
+        assert!(found.iter().any(|m| m.starts_with(place) && m.contains(&want)), "{data}: {found:#?}");
+    }
+}
+
+#[test]
+fn accepts_a_mark_at_the_start_of_a_document() {
+    let va = FAULTY.replace("ten", "\"1\"");
+    let counts = |text: &str| outputs(&[("f", text)], "default")[0].lines().last().unwrap().to_owned();
+    let second = va.replace("name: a\n", "name: b\n");
+    assert!(counts(&format!("{va}---\n\u{feff}{second}")).starts_with("2 objects: 0 denied"));
+    let text = format!("{va}\u{feff}---\n{second}");
+    assert_message(&text, "10:1 U+FEFF (byte order mark) breaks the YAML; delete it");
+}
+
+#[test]
+fn denies_names_that_the_api_server_refuses() {
+    for (from, to, want) in [
+        (
+            "name: a\nspec",
+            "name: \"${NAME:=a}\"\nspec",
+            "4:9 \"${NAME:=a}\" is not a valid name; use lower-case",
+        ),
+        ("name: a\nspec", "name: A\nspec", "4:9 \"A\" is not a valid name"),
+        ("name: a\nspec", "name: a\n  namespace: a.b\nspec", "5:14 \"a.b\" is not a valid namespace"),
+    ] {
+        assert_message(&FAULTY.replace(from, to), want);
+    }
+}
+
+#[test]
+fn judges_the_main_map_of_any_release_by_name_and_keys() {
+    let text = |name: &str, data: &str| outputs(&[("f", &map(name, "x", data))], "default")[0].clone();
+    let interval = "  GLOBAL_OPT_INTERVAL: banana\n";
+    for name in ["workload-variant-autoscaler-variantautoscaling-config", "r-variantautoscaling-config"] {
+        let found = text(name, interval);
+        assert!(found.contains("error[WVA-CM-002]") && found.contains("because of its name"), "{found}");
+        assert!(text(name, "  config.yaml: |\n    GLOBAL_OPT_INTERVAL: banana\n").contains("1 denied"));
+        assert!(text(name, "  a: banana\n  V: x\n").contains("0 denied"), "not a key of wva");
+    }
+    assert!(text("r-config", interval).contains("0 denied"), "another name");
+    let entry = "  default: |\n    kvCacheThreshold: 2\n";
+    assert!(text("r-wva-saturation-scaling-config", entry).contains("1 denied"));
+}
+
+#[test]
+fn binary_data_is_named_and_not_printed() {
+    // `PROMETHEUS_BEARER_TOKEN: hunter2 \xff`
+    let data = "  V: \"2\"\nbinaryData:\n  config.yaml: UFJPTUVUSEVVU19CRUFSRVJfVE9LRU46IGh1bnRlcjIg/w==\n";
+    let text = map("wva-variantautoscaling-config", "wva", data);
+    let found = &outputs(&[("f", &text)], "default")[0];
+    assert!(
+        found.contains("byte 0xff in line 1 is not UTF-8, so wva does not read it; save the file"),
+        "{found}"
+    );
+    assert!(found.contains("f:7:3") && !found.contains("UFJPTUV"), "{found}");
+}
+
 proptest! {
     #[test]
     fn renders_any_text_in_every_format(

@@ -40,5 +40,6 @@ fn render_finding(renderer: &Renderer, finding: &Finding<'_>) -> String {
         Some(name) => group.element(Level::NOTE.message(name)),
         None => group,
     };
+    let group = finding.note.into_iter().fold(group, |group, note| group.element(Level::NOTE.message(note)));
     renderer.render(&[group.element(Level::HELP.message(command(finding.code)))])
 }

@@ -1,6 +1,7 @@
 //! Parser of YAML and JSON that keeps the byte ranges of values and keys. After a document that fails to parse it
 //! continues with the next.
 
+pub(super) mod look_alikes;
 mod scalars;
 #[cfg(test)]
 mod tests;
@@ -76,12 +77,23 @@ impl Size {
 pub(super) fn documents(text: &str) -> Vec<Result<Rc<Node>, Problem>> {
     let mut out = Vec::new();
     for part in parts(text) {
-        let base = part.start;
-        if let Err(problem) = Reader::read(&text[part], base, &mut out) {
-            out.push(Err(problem));
+        let base = part.start + marked_length(&text[part.clone()]);
+        let document = &text[base..part.end];
+        if let Err(problem) = Reader::read(document, base, &mut out) {
+            out.push(Err(look_alikes::name_cause(document, base, problem)));
         }
     }
     out
+}
+
+/// Bytes up to the byte order mark at the start of a document, which kubectl skips. 0 without one.
+fn marked_length(document: &str) -> usize {
+    let body = match document.split_once('\n') {
+        Some((marker, body)) if marker.trim_end() == "---" => body,
+        _ => document,
+    };
+    let content = body.strip_prefix('\u{feff}');
+    content.map_or(0, |content| document.len() - content.len())
 }
 
 /// Splits like kubectl: into consecutive JSON values, or into YAML between `---` lines.
@@ -346,8 +358,13 @@ impl Node {
         }
     }
 
-    /// Entries of this value, at any depth, whose key appears more than once in its mapping.
+    /// Entries whose key appears more than once in its mapping.
     pub(super) fn repeated_keys(&self) -> Vec<&Entry> {
+        self.all_entries().into_iter().filter(|entry| entry.is_repeated).collect()
+    }
+
+    /// Entries of this value, at any depth.
+    fn all_entries(&self) -> Vec<&Entry> {
         let mut found = Vec::new();
         let mut left: Vec<&Node> = vec![self];
         while let Some(node) = left.pop() {
@@ -355,7 +372,7 @@ impl Node {
                 Content::Scalar { .. } => {}
                 Content::List(items) => left.extend(items.iter().map(|i| &*i.node)),
                 Content::Map(entries) => {
-                    found.extend(entries.iter().filter(|e| e.is_repeated));
+                    found.extend(entries);
                     left.extend(entries.iter().map(|e| &*e.node));
                 }
             }

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use wva_crds::entries::{Conflict, DEFAULT_ENTRY, Entry, Fault, MAX_ENTRIES, Scoped, read_text};
+use wva_crds::entries::{Conflict, DEFAULT_ENTRY, Entry, Fault, MAX_ENTRIES, Scoped, read_entry};
 use wva_rules::MapScope;
 
 const MAX_FAULTS: usize = 5;
@@ -49,8 +49,8 @@ pub(super) trait MapEntry: Scoped + Clone + PartialEq + Serialize {
 }
 
 impl<E: Entry + Scoped + Clone + PartialEq + Serialize> MapEntry for E {
-    fn parse(_: &str, text: &str) -> Result<Self, String> {
-        read_text(text).map_err(|faults| join_faults(&faults))
+    fn parse(key: &str, text: &str) -> Result<Self, String> {
+        read_entry(key, text).map_err(|faults| join_faults(&faults))
     }
 
     fn fault(&self, key: &str, place: MapScope, namespace: &str) -> Option<String> {
@@ -115,6 +115,15 @@ struct ModelEntries {
     narrow: BTreeMap<Box<str>, usize>,
 }
 
+/// kubectl puts a file there if one byte of it is not UTF-8.
+const IN_BINARY_DATA: &str = "it is in binaryData, which wva does not read; save the file as UTF-8";
+
+/// Keys of `binaryData` have no text.
+fn data_and_binary_keys(map: &ConfigMap) -> impl Iterator<Item = (&str, Option<&str>)> {
+    let data = map.data.iter().flatten().map(|(key, text)| (key.as_str(), Some(text.as_str())));
+    data.chain(map.binary_data.iter().flatten().map(|(key, _)| (key.as_str(), None)))
+}
+
 impl<E: MapEntry> ParsedMap<E> {
     /// `before`: previous state of the map of this name.
     pub(super) fn parse(map: &ConfigMap, place: MapScope, before: Option<&Self>) -> Self {
@@ -131,14 +140,18 @@ impl<E: MapEntry> ParsedMap<E> {
         // The valid values of a deleted map of this name do not count.
         let before = before.filter(|before| before.uid == parsed.uid);
         // In order, and `default` always: admission may not have run.
-        for (at, (key, text)) in map.data.iter().flatten().enumerate() {
-            let key: Box<str> = key.as_str().into();
+        let texts: BTreeMap<&str, Option<&str>> = data_and_binary_keys(map).collect();
+        for (at, (key, text)) in texts.into_iter().enumerate() {
+            let key: Box<str> = key.into();
             if at >= MAX_ENTRIES && &*key != DEFAULT_ENTRY {
                 let problem = format!("the map has more than {MAX_ENTRIES} entries; delete some");
                 parsed.add_invalid(InvalidEntry { key, problem, has_last_valid: false });
                 continue;
             }
-            match parsed.parse_entry(&key, text, place) {
+            let entry = text
+                .ok_or_else(|| IN_BINARY_DATA.to_owned())
+                .and_then(|text| parsed.parse_entry(&key, text, place));
+            match entry {
                 Ok(entry) => parsed.entries.push(KeyedEntry { key, entry }),
                 Err(problem) => {
                     let last = before.and_then(|before| before.get(&key)).cloned();

@@ -6,6 +6,7 @@ use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::{Value, json};
 
+use super::misplaced::{LIST_OF_ENTRIES, is_entry, is_list_of_entries, nested_entries};
 use super::read::{Fault, FaultKind};
 use super::schema::{Kind, schema};
 use crate::text::{join_field, nearest, quote, shorten, show};
@@ -42,11 +43,7 @@ pub(super) fn find_faults(kind: Kind, value: &Value) -> Vec<Fault> {
         let path = field_path(pointer, value);
         match error.kind() {
             ValidationErrorKind::AdditionalProperties { unexpected } => {
-                let known = properties(rule);
-                for key in unexpected.iter().take(MAX_FAULTS - faults.len()) {
-                    let has_suggestion = faults.len() < MAX_SUGGESTIONS;
-                    faults.push(unknown_field(&path, key, has_suggestion.then_some(&known)));
-                }
+                add_unknown_fields(&path, found, unexpected, &properties(rule), &mut faults);
             }
             ValidationErrorKind::Required { property } => {
                 let name = property.as_str().unwrap_or_default();
@@ -63,19 +60,46 @@ pub(super) fn find_faults(kind: Kind, value: &Value) -> Vec<Fault> {
             _ if faults.iter().any(|f| f.kind == FaultKind::Value && f.path == path) => {}
             _ => faults.push(Fault {
                 kind: if pointer.is_empty() { FaultKind::Form } else { FaultKind::Value },
-                path,
                 found: show(found),
-                expected: describe_schema(rule, found),
+                expected: match path.as_str() {
+                    "" if is_list_of_entries(found, &properties(rule)) => LIST_OF_ENTRIES.to_owned(),
+                    _ => describe_schema(rule, found),
+                },
+                path,
                 basis: found.clone(),
             }),
         }
     }
+    // The fields of the entries inside are missing here.
+    if faults.iter().any(|fault| fault.kind == FaultKind::Nested) {
+        faults.retain(|fault| fault.kind != FaultKind::Missing);
+    }
     faults
 }
 
+/// Adds the unknown fields of `found`, and at the top those that are entries themselves.
+fn add_unknown_fields(
+    path: &str,
+    found: &Value,
+    unknown: &[String],
+    known: &[&str],
+    faults: &mut Vec<Fault>,
+) {
+    let is_nested =
+        |key: &&String| path.is_empty() && found.get(*key).is_some_and(|value| is_entry(key, value, known));
+    let (entries, fields): (Vec<&String>, Vec<&String>) = unknown.iter().partition(is_nested);
+    if !entries.is_empty() {
+        faults.push(nested_entries(&entries));
+    }
+    for key in fields.into_iter().take(MAX_FAULTS.saturating_sub(faults.len())) {
+        let has_suggestion = faults.len() < MAX_SUGGESTIONS;
+        faults.push(unknown_field(path, key, has_suggestion.then_some(known)));
+    }
+}
+
 /// Fault of an unknown field, with a suggestion if `known` is given.
-fn unknown_field(path: &str, key: &str, known: Option<&Vec<&str>>) -> Fault {
-    let all = |known: &Vec<&str>| format!("known fields are {}", known.join(", "));
+fn unknown_field(path: &str, key: &str, known: Option<&[&str]>) -> Fault {
+    let all = |known: &[&str]| format!("known fields are {}", known.join(", "));
     let expected = known
         .map_or_else(String::new, |known| nearest_field(key, known).map_or_else(|| all(known), did_you_mean));
     Fault {
@@ -95,8 +119,13 @@ pub fn did_you_mean(field: &str) -> String {
 
 /// The known field with few typos, or with another capitalisation or separator (`modelID` for `model_id`).
 fn nearest_field<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
+    known.iter().find(|k| is_same_name(k, key)).copied().or_else(|| nearest(key, known))
+}
+
+/// Apart from capitalisation and separators.
+pub(super) fn is_same_name(a: &str, b: &str) -> bool {
     let plain = |s: &str| s.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase();
-    known.iter().find(|k| plain(k) == plain(key)).copied().or_else(|| nearest(key, known))
+    plain(a) == plain(b)
 }
 
 /// Converts a JSON pointer to a field path as kubectl prints it.
@@ -126,6 +155,12 @@ fn subschema<'s>(schema: &'s Value, pointer: &str) -> Option<&'s Value> {
         };
     }
     Some(here)
+}
+
+/// Fields of an entry; none of a list.
+pub(super) fn known_fields(kind: Kind) -> Vec<&'static str> {
+    let known = VALIDATORS.iter().find(|(k, ..)| *k == kind);
+    known.map(|(_, schema, _)| properties(Some(schema))).unwrap_or_default()
 }
 
 fn properties(schema: Option<&Value>) -> Vec<&str> {

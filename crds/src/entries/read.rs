@@ -6,8 +6,10 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::check::find_faults;
+use super::misplaced::field_as_key;
 use super::schema::Kind;
 use super::{SaturationEntry, ScaleToZeroEntry};
+use crate::look_alikes::{self, cause_of_error};
 use crate::parse_error::{describe_yaml_error, replace_rust_types};
 use crate::text::{escape, quote, shorten, show};
 
@@ -30,6 +32,8 @@ impl Entry for ScaleToZeroEntry {
 pub enum FaultKind {
     /// The text is not YAML, too large, or of the wrong type.
     Form,
+    /// Fields are entries of their own.
+    Nested,
     /// A key appears twice.
     Duplicate,
     /// A field does not exist or is misspelt.
@@ -59,7 +63,7 @@ pub struct Fault {
 impl Fault {
     fn describe(&self) -> String {
         let problem = match self.kind {
-            FaultKind::Form => format!("cannot read the entry: {}", self.found),
+            FaultKind::Form | FaultKind::Nested => format!("cannot read the entry: {}", self.found),
             FaultKind::Duplicate => self.found.clone(),
             FaultKind::Unknown => "unknown field".to_owned(),
             FaultKind::Missing => "missing".to_owned(),
@@ -90,8 +94,22 @@ impl ParsedEntry {
             Ok(Value::Null) if kind != Kind::ServiceClassesList => {
                 Self { value: Some(json!({})), faults: Vec::new() }
             }
-            Ok(value) => Self::from_value(kind, value),
+            Ok(value) => {
+                let mut parsed = Self::from_value(kind, value);
+                parsed.faults.iter_mut().for_each(name_look_alike);
+                parsed
+            }
         }
+    }
+
+    /// Parses the entry of a key. A field in the place of an entry is named.
+    #[must_use]
+    pub fn from_entry(kind: Kind, key: &str, text: &str) -> Self {
+        let mut parsed = Self::from_text(kind, text);
+        if let Some(fault) = parsed.value.as_ref().and_then(|value| field_as_key(kind, key, value)) {
+            parsed.faults = vec![fault];
+        }
+        parsed
     }
 
     fn from_value(kind: Kind, value: Value) -> Self {
@@ -129,6 +147,14 @@ impl ParsedEntry {
 /// All faults of the entry.
 pub fn read_text<E: Entry>(text: &str) -> Result<E, Vec<Fault>> {
     ParsedEntry::from_text(E::KIND, text).to_typed()
+}
+
+/// Parses the entry of a key.
+///
+/// # Errors
+/// All faults of the entry.
+pub fn read_entry<E: Entry>(key: &str, text: &str) -> Result<E, Vec<Fault>> {
+    ParsedEntry::from_entry(E::KIND, key, text).to_typed()
 }
 
 /// Reads an entry from a JSON value.
@@ -189,11 +215,25 @@ fn yaml_fault(text: &str, error: serde_saphyr::Error) -> Fault {
             (FaultKind::Form, "invalid YAML".to_owned(), problem.to_owned())
         }
         other => {
-            let problem = shorten(&escape(&describe_yaml_error(&other), false), MAX_PROBLEM_CHARS);
+            let problem = describe_yaml_error(&other);
+            let error = |text: &str| yaml_value(text).err().map(|error| describe_yaml_error(&error));
+            let problem = match cause_of_error(text, &problem, error) {
+                Some(cause) => format!("line {} has {cause}; {}", cause.line, cause.advice()),
+                None => shorten(&escape(&problem, false), MAX_PROBLEM_CHARS),
+            };
             (FaultKind::Form, "invalid YAML".to_owned(), problem)
         }
     };
     Fault { kind, path: String::new(), found, expected, basis: json!(text) }
+}
+
+/// Adds the look-alike in the checked text, which makes a number into text or a field into an unknown one.
+fn name_look_alike(fault: &mut Fault) {
+    let Some(found) = fault.basis.as_str().and_then(look_alikes::first) else { return };
+    let named = format!("it has {found}; {}", found.advice());
+    // The suggestion of a field stays.
+    let is_suggestion = fault.expected.ends_with('?');
+    fault.expected = if is_suggestion { format!("{} {named}", fault.expected) } else { named };
 }
 
 /// Reads an optional field that must not be `null`.

@@ -164,7 +164,7 @@ pub fn parse_objectives(key: &str, text: &str) -> Result<Vec<Objective>, Vec<Fau
         };
         return Ok(rows.into_iter().map(objective).collect());
     }
-    let entry = ParsedEntry::from_text(ServiceClassEntry::KIND, text);
+    let entry = ParsedEntry::from_entry(ServiceClassEntry::KIND, key, text);
     // Admission accepts an empty entry, too.
     if entry.is_empty() {
         return Ok(Vec::new());

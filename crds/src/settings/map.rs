@@ -7,6 +7,7 @@ use std::fmt;
 use serde_json::Value as Json;
 
 use super::{SETTINGS, Setting};
+use crate::look_alikes::cause_of_error;
 use crate::parse_error::describe_yaml_error;
 
 /// Entry of the map with nested keys.
@@ -130,6 +131,18 @@ pub fn parse_nested(text: &str) -> Result<Vec<ConfigKey>, NestedError> {
 }
 
 fn parse_yaml<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, NestedError> {
+    let error = |text: &str| read_yaml::<T>(text).err().map(|error| describe_yaml_error(&error));
+    read_yaml(text).map_err(|problem| {
+        let problem = describe_yaml_error(&problem);
+        let cause = cause_of_error(text, &problem, error);
+        NestedError::InvalidYaml(match cause {
+            Some(cause) => format!("line {} has {cause}; {}", cause.line, cause.advice()),
+            None => problem,
+        })
+    })
+}
+
+fn read_yaml<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, serde_saphyr::Error> {
     let options = serde_saphyr::options! {
         strict_booleans: true,
         with_snippet: false,
@@ -142,7 +155,6 @@ fn parse_yaml<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, NestedErr
         },
     };
     serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| NestedError::InvalidYaml(describe_yaml_error(&error)))
 }
 
 fn config_key(key: &str, text: &str, layout: Layout) -> Option<ConfigKey> {

@@ -240,7 +240,7 @@ impl Subject for MapFacts<'_> {
 
     fn is_unchanged(&self) -> bool {
         let Some(old) = self.old.filter(|_| self.operation == Operation::Update) else { return false };
-        at(old, &["data"]) == at(self.object, &["data"])
+        ["data", "binaryData"].iter().all(|field| at(old, &[field]) == at(self.object, &[field]))
     }
 
     fn stored(&self) -> Option<Self> {

@@ -1,5 +1,6 @@
 //! Rules for the ConfigMaps of the controller. Name and namespace determine the role of a map.
 
+pub(crate) mod binary_data;
 pub(crate) mod entries;
 pub(crate) mod facts;
 pub(crate) mod immutable;
@@ -12,4 +13,4 @@ pub(crate) mod unread_maps;
 use crate::rule::{self, Rule};
 
 const DENY: Rule = Rule { field: "data", ..rule::DENY };
-const WARN: Rule = Rule { field: "data", ..rule::WARN };
+pub(crate) const WARN: Rule = Rule { field: "data", ..rule::WARN };

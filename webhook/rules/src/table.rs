@@ -1,7 +1,9 @@
 //! Table of rules. A code is never reused.
 
 use crate::autoscalers;
-use crate::maps::{entries, immutable, main_map, merged, unread_maps};
+use crate::look_alike;
+use crate::maps::{binary_data, entries, immutable, main_map, merged, unread_maps};
+use crate::placeholder;
 use crate::rule::Rule;
 use crate::va::{
     bounds, cost, instance, intent, keys, labels, model, namespace, readers, shape, sharing, target,
@@ -51,9 +53,12 @@ pub static RULES: &[Rule] = &[
     keys::LABELS,
     keys::ANNOTATIONS,
     keys::SPEC,
+    placeholder::VARIANT,
+    look_alike::VARIANT,
     shape::NOT_SYNCED,
     instance::INJECT,
     main_map::DATA,
+    binary_data::UNREAD,
     main_map::KEY,
     main_map::NESTED,
     main_map::VALUE,
@@ -83,6 +88,8 @@ pub static RULES: &[Rule] = &[
     entries::NO_OPTIMIZER,
     entries::OLD_OBJECTIVE,
     entries::NOT_MEASURED,
+    placeholder::MAP,
+    look_alike::MAP,
     autoscalers::ALL_VARIANTS,
     autoscalers::MULTIPLIES,
     autoscalers::TOLERANCE,
@@ -101,4 +108,5 @@ pub const RULES_ABOUT_KEYS: &[&str] = &[
     main_map::UNKNOWN.code,
     main_map::OLD_NAME.code,
     main_map::OUTSIDE.code,
+    binary_data::UNREAD.code,
 ];

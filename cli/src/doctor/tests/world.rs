@@ -189,6 +189,7 @@ impl World {
             annotations: self.annotations,
             namespaces: self.namespaces,
             controllers: Some(controllers.collect()),
+            map_problems: Vec::new(),
             pickers: self.pickers,
             wait_limits: self.wait_limits,
             leaders,

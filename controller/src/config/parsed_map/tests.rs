@@ -132,3 +132,14 @@ fn limits_the_entries_that_are_read() {
     entries.insert(0, ("a", "{model_id: m}"));
     assert_eq!(parse(MapScope::Global, &entries, Some(&first)).entries.len(), MAX_ENTRIES + 1);
 }
+
+#[test]
+fn binary_data_keeps_the_last_valid_value() {
+    let before = parse(MapScope::Global, &[("a", "model_id: a\nqueueSpareTrigger: 4")], None);
+    let mut moved = map("prod/m", &[("z", "model_id: z\nqueueSpareTrigger: 2")]);
+    moved.binary_data = Some([("a".to_owned(), k8s_openapi::ByteString(vec![0xff]))].into());
+    let after = ParsedMap::parse(&moved, MapScope::Global, Some(&before));
+    assert_eq!(queues(&after), [("a", 4.0), ("z", 2.0)]);
+    let [invalid] = &after.invalid[..] else { panic!("{:?}", after.invalid) };
+    assert!(invalid.has_last_valid && invalid.problem.contains("binaryData"), "{invalid:?}");
+}

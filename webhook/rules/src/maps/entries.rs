@@ -21,11 +21,13 @@ const LONG_RETENTION: GoDuration = GoDuration::from_secs(24 * 3600);
 pub(crate) const FORM: Rule = Rule {
     code: "WVA-CM-020",
     message: "cannot read the entry: {found}",
-    docs: "Each entry of a saturation, scale-to-zero or service-class map must be YAML with one field and value per line. \
+    docs: "Each entry of a saturation, scale-to-zero or service-class map must be YAML with one field and value per line, and \
+           must have its own key in `data`. \
            After 64 faults in the entries that a request changes, its other changed entries are not read. \
            A map must have at most 10,000 entries.",
     check: Check::ConfigMap(|facts, out| {
         report_faults(facts, FaultKind::Form, out);
+        report_faults(facts, FaultKind::Nested, out);
         if let Some(number) = facts.has_entries().then(|| facts.entries().too_many).flatten() {
             out.add_at("data", format!("the map has {number}, and at most {MAX_ENTRIES} are read"), "");
             out.set_remedy("; delete those that repeat the default entry");

@@ -235,7 +235,7 @@ fn all_keys<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = &'f ConfigKey> 
 }
 
 /// That may be in the map, and unknown ones.
-fn keys<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = &'f ConfigKey> {
+pub(crate) fn keys<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = &'f ConfigKey> {
     all_keys(facts).filter(|w| w.setting.is_none_or(|s| s.in_map))
 }
 

@@ -24,7 +24,8 @@ pub(crate) const NO_MODEL: Rule = Rule {
     check: Check::ConfigMap(|facts, out| {
         for entry in overrides(facts) {
             // Another rule reports values that are not text, and misspelt fields.
-            let is_missing = !entry.has("model_id") && !entry.misspells("model_id");
+            let is_missing =
+                !entry.has("model_id") && !entry.misspells("model_id") && !entry.has_nested_entries();
             let model = entry.value().and_then(|v| v.get("model_id")).and_then(Value::as_str);
             let field = format!("{}.model_id", entry_field(&entry.key));
             match model.filter(|id| !is_model(id)) {

@@ -56,7 +56,12 @@ impl Entry {
     /// An unknown field has this one as its suggestion.
     pub(crate) fn misspells(&self, field: &str) -> bool {
         let suggestion = did_you_mean(field);
-        self.parsed.faults.iter().any(|f| f.kind == FaultKind::Unknown && f.expected == suggestion)
+        self.parsed.faults.iter().any(|f| f.kind == FaultKind::Unknown && f.expected.starts_with(&suggestion))
+    }
+
+    /// It should be several.
+    pub(crate) fn has_nested_entries(&self) -> bool {
+        self.parsed.faults.iter().any(|f| f.kind == FaultKind::Nested)
     }
 
     pub(crate) fn to_typed<E: Typed>(&self) -> Option<E> {
@@ -86,7 +91,7 @@ impl Entries {
                 entries.unread.push(key.clone());
                 continue;
             }
-            let parsed = ParsedEntry::from_text(kind, text);
+            let parsed = ParsedEntry::from_entry(kind, key, text);
             faults += if is_stored { 0 } else { parsed.faults.len() };
             entries.all.push(Entry { key: key.clone(), parsed });
         }

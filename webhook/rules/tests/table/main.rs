@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod cluster;
+mod copies;
 mod instance;
 mod messages;
 mod object;
