@@ -89,9 +89,10 @@ impl Release<'_> {
     async fn upgrade(&self) -> anyhow::Result<String> {
         let pods = self.site.pods().await?;
         let hpa = "hpa.behavior.scaleUp.stabilizationWindowSeconds=0";
-        // A default of the profile, and a restart.
-        let profile = "wva.legacyMetrics=true,va.variantCost=20";
-        self.helm(&["--set", NO_PROMETHEUS, "--set", hpa, "--set", profile]).await?.success()?;
+        // Defaults of the profile that need a restart, and its cost.
+        let ca = "/var/run/secrets/kubernetes.io/serviceaccount/service-ca.crt";
+        let profile = format!("wva.legacyMetrics=true,va.variantCost=20,wva.prometheus.tls.caCertPath={ca}");
+        self.helm(&["--set", NO_PROMETHEUS, "--set", hpa, "--set", &profile]).await?.success()?;
         self.site.healthy().await?;
         ensure!(self.site.pods().await? == pods, "pods were replaced for values that need no restart");
         Ok("pods stay".to_owned())
