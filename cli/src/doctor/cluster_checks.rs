@@ -5,6 +5,7 @@ use wva_rules::OLDEST_KUBERNETES;
 
 use super::annotations::check_annotations;
 use super::chain::Finding;
+use super::config_maps::check_config_maps;
 use super::controllers::Controller;
 use super::facts::{DESCRIBE_API_SERVICE, Facts, MetricsServer, metrics_server};
 use crate::cluster::{entry, text};
@@ -20,6 +21,7 @@ pub(super) fn check_cluster(facts: &Facts) -> Vec<(&'static str, Finding)> {
     ];
     findings
         .extend(unreviewed_controllers(facts).chain(orphaned_namespaces(facts)).map(|f| ("namespace", f)));
+    findings.extend(check_config_maps(facts).into_iter().map(|f| ("config maps", f)));
     findings.extend(check_annotations(facts).into_iter().map(|f| ("annotations", f)));
     findings.push(("metrics API", metrics_api(facts)));
     findings.extend(unread_quotas(facts).map(|f| ("quotas", f)));

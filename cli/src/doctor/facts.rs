@@ -16,6 +16,7 @@ use wva_scaling::servers::{ServerSignal, server_metrics};
 use wva_scaling::{Decision, Outcome, decide};
 
 use super::annotation_facts::AnnotationFacts;
+use super::config_maps::ConfigMapFacts;
 use super::controllers::{Controller, list_controllers};
 use super::unreadable::{UnreadableKind, list_or_note};
 use super::wait_limits::WaitLimits;
@@ -69,6 +70,7 @@ pub(super) struct Facts {
     pub(super) annotations: AnnotationFacts,
     pub(super) namespaces: Vec<Value>,
     pub(super) controllers: Option<Vec<Controller>>,
+    pub(super) config_maps: ConfigMapFacts,
     pub(super) leaders: Leaders,
     /// What the leaders last read of endpoint pickers.
     pub(super) pickers: Vec<PickerReport>,
@@ -104,6 +106,7 @@ impl Facts {
         let outcomes = recompute(&leaders);
         let pods = list_or_note(cluster, &PODS, &mut unreadable).await;
         let wait_limits = WaitLimits::read(cluster, (&pickers, &pods), &mut unreadable).await;
+        let controllers = list_controllers(cluster, arguments, &mut unreadable).await;
         // Monitors may be in any namespace.
         let everywhere = Cluster { namespace: None, ..cluster.clone() };
         Ok(Self {
@@ -124,7 +127,13 @@ impl Facts {
             autoscalers,
             scaled_objects,
             namespaces: list_or_note(cluster, &NAMESPACES, &mut unreadable).await,
-            controllers: list_controllers(cluster, arguments, &mut unreadable).await,
+            config_maps: ConfigMapFacts::read(
+                cluster,
+                controllers.as_deref().unwrap_or_default(),
+                &mut unreadable,
+            )
+            .await,
+            controllers,
             decisions: index_decisions(&outcomes),
             pickers,
             wait_limits,

@@ -1,6 +1,7 @@
 //! Checks of a healthy variant, and of each way to break one.
 
 mod annotations;
+mod config_maps;
 mod replicas;
 mod series;
 mod signal;
