@@ -26,11 +26,11 @@ pub(super) struct ConfigMapFacts {
 impl ConfigMapFacts {
     pub(super) async fn read(
         cluster: &Cluster,
-        controllers: &[Controller],
+        controllers: Option<&[Controller]>,
         unreadable: &mut Vec<UnreadableKind>,
     ) -> Self {
         let everywhere = Cluster { namespace: None, ..cluster.clone() };
-        let namespaces = controllers.iter().map(|controller| controller.namespace.clone());
+        let namespaces = controllers.into_iter().flatten().map(|controller| controller.namespace.clone());
         let read = async {
             let maps = list_config_maps(&everywhere, namespaces).await?;
             Ok::<_, crate::cluster::ListError>((maps, everywhere.list(&VARIANTS).await?))

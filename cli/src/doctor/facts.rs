@@ -127,12 +127,7 @@ impl Facts {
             autoscalers,
             scaled_objects,
             namespaces: list_or_note(cluster, &NAMESPACES, &mut unreadable).await,
-            config_maps: ConfigMapFacts::read(
-                cluster,
-                controllers.as_deref().unwrap_or_default(),
-                &mut unreadable,
-            )
-            .await,
+            config_maps: ConfigMapFacts::read(cluster, controllers.as_deref(), &mut unreadable).await,
             controllers,
             decisions: index_decisions(&outcomes),
             pickers,
@@ -147,10 +142,7 @@ impl Facts {
             missing_crd_fields: wva_controller::missing_fields(&cluster.client)
                 .await
                 .map_err(|e| e.to_string()),
-            series: match prometheus {
-                Some(prometheus) => Some(query_series(&prometheus).await),
-                None => None,
-            },
+            series: query_series(prometheus.as_ref()).await,
             unreadable,
         })
     }
@@ -209,12 +201,16 @@ fn metric_names(signals: &[ServerSignal]) -> String {
     format!("{{__name__=~\"{}\"}}", names.join("|"))
 }
 
-async fn query_series(prometheus: &Prometheus) -> Result<PrometheusSeries, String> {
-    Ok(PrometheusSeries {
-        models: prometheus.series(&main_signals()).await?,
-        duplicates: prometheus.series(&duplicate_queues()).await?,
-        signals: prometheus.series(SIGNALS).await?,
-    })
+async fn query_series(prometheus: Option<&Prometheus>) -> Option<Result<PrometheusSeries, String>> {
+    let prometheus = prometheus?;
+    let query = async {
+        Ok(PrometheusSeries {
+            models: prometheus.series(&main_signals()).await?,
+            duplicates: prometheus.series(&duplicate_queues()).await?,
+            signals: prometheus.series(SIGNALS).await?,
+        })
+    };
+    Some(query.await)
 }
 
 async fn query_external_metrics(

@@ -80,7 +80,7 @@ pub(super) fn plan_maps<'a>(
             let first: Vec<(&str, &str)> = all
                 .filter_map(|names| Some((names.namespace.as_str(), *names.global_names(of).first()?)))
                 .collect();
-            plan.add(Candidates { role: of, maps, first }, objects, destination);
+            plan.add(&Candidates { role: of, maps, first }, objects, destination);
         }
     }
     if destination.is_none() {
@@ -147,12 +147,12 @@ fn without_destination(maps: &[&SourceObject]) -> String {
 impl<'a> MapPlan<'a> {
     fn add(
         &mut self,
-        candidates: Candidates<'a, '_>,
+        candidates: &Candidates<'a, '_>,
         objects: &'a [SourceObject],
         destination: &Destination,
     ) {
         let (role, maps) = (candidates.role, &candidates.maps);
-        match choose_source(&candidates, destination) {
+        match choose_source(candidates, destination) {
             Ok(Some(source)) if is_in_force(role, &source, destination) => {
                 // The entries of this map may lack an analyzer.
                 let kept = if role == MapRole::Saturation { source.maps } else { Vec::new() };

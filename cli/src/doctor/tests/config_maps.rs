@@ -16,10 +16,11 @@ fn check_maps(maps: &[&str], want: &str, change: impl FnOnce(&mut World)) {
     world.config_maps.namespaces_with_variants.insert("prod".to_owned());
     change(&mut world);
     let findings = check_config_maps(&world.facts());
-    let text: String = findings
-        .iter()
-        .map(|finding| format!("{} -> {}\n", finding.message, finding.remedy.as_deref().unwrap_or_default()))
-        .collect();
+    let text = findings.iter().map(|finding| {
+        let remedy = finding.remedy.as_deref().unwrap_or_default();
+        format!("{} -> {remedy}", finding.message)
+    });
+    let text = text.collect::<Vec<_>>().join("\n");
     assert!(text.contains(want) && text.is_empty() == want.is_empty(), "{text:?}");
 }
 
