@@ -11,6 +11,7 @@ mod controllers;
 mod facts;
 mod json;
 mod text;
+mod unread_maps;
 mod unreadable;
 mod variant_state;
 mod wait_limits;
@@ -36,9 +37,9 @@ in Prometheus, the decision, the signal (wva_desired_replicas), whether an
 autoscaler follows it, its path to the HPA (adapter, KEDA or the external
 metrics API), the selector of the HPA, the bounds. Checks of the cluster: the
 CRD, the installed controllers, the leader, instance labels without a
-controller, autoscalers with the annotations of llm-d WVA v0.9. A healthy variant
-takes one line. For any other variant you see every check, with what was found
-and, after ->, what to do.
+controller, ConfigMaps that nothing reads, autoscalers with the annotations of
+llm-d WVA v0.9. A healthy variant takes one line. For any other variant you see
+every check, with what was found and, after ->, what to do.
 
 --prometheus also checks the series: model names, and who publishes the signal.
 To reach Prometheus:

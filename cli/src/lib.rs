@@ -12,6 +12,7 @@ mod explain;
 mod generate;
 mod gpus;
 mod input;
+mod installs;
 mod leader;
 mod migrate;
 mod output;

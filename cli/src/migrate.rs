@@ -2,11 +2,14 @@
 
 pub(super) mod autoscaler;
 mod blueprint;
+mod destination;
 mod entry;
+mod global_maps;
 mod maps;
 pub(super) mod objects;
 mod plan;
 mod step;
+mod values;
 mod variant;
 
 use std::collections::BTreeSet;
@@ -17,16 +20,17 @@ use std::process::ExitCode;
 use clap::{ArgMatches, Command};
 use plan::{Plan, PlanOptions, plan};
 use serde_json::{Value, json};
-use wva_rules::{KubernetesVersion, MapNames, MapRole, Target, api_group};
+use wva_rules::{KubernetesVersion, Target, api_group};
 
 use super::cluster::{
-    AUTOSCALERS, CONFIG_MAPS, Cluster, ObjectId, PROMETHEUS_RULES, Resource, SCALED_OBJECTS, VARIANTS,
-    WORKLOADS, id, text,
+    AUTOSCALERS, CONFIG_MAPS, Cluster, ListError, ObjectId, PROMETHEUS_RULES, Resource, SCALED_OBJECTS,
+    VARIANTS, WORKLOADS, id, text,
 };
+use super::installs::{is_local_name, list_config_maps, list_deployments};
 use super::validate::{SourceObject, read_kinds};
 use super::workloads::{WorkloadKey, Workloads};
 use crate::arguments::{
-    flag, kube_version_option, object_options, output_format, output_option, paths, value,
+    flag, kube_version_option, object_options, option, output_format, output_option, paths, value,
 };
 use crate::output::{self, count, printable};
 
@@ -36,12 +40,20 @@ pattern or - for standard input. In files, -n is the namespace of objects withou
 one (default: default). Without a PATH it reads the cluster. It converts
 VariantAutoscalings of v0.8 and older, and HPAs and ScaledObjects with the
 annotations of v0.9 (llm-d.ai/managed, llm-d.ai/model-id, llm-d.ai/variant-cost).
-Saturation ConfigMaps without an analyzer get analyzerName: percentage, which is
-what they mean. ScaledObjects of llm-d's KEDA blueprints (queue, saturation,
-token-aware, slo-aware) become a VariantAutoscaling, an entry with what their
-thresholds and recording rules say, and a ScaledObject that follows the target;
-comments say what each figure became. Objects that need no change are not
-printed. Check other ConfigMaps with `wva validate`.
+ScaledObjects of llm-d's KEDA blueprints (queue, saturation, token-aware,
+slo-aware) become a VariantAutoscaling, an entry with what their thresholds and
+recording rules say, and a ScaledObject that follows the target; comments say what
+each figure became. Objects that need no change are not printed.
+
+A controller reads global ConfigMaps in its own namespace only: settings,
+saturation thresholds, scale to zero, service classes. With --controller-namespace
+those of llm-d WVA are printed for the namespace of wva, under the names that wva
+reads. With --release, the settings and the saturation map become values of the
+chart, because Helm renders these maps: print them with -o values. If wva is
+installed already, both options have its namespace and release as their default.
+Of several maps for one purpose, the one that llm-d WVA read is moved.
+Saturation entries without an analyzer get analyzerName: percentage, which is what
+they mean.
 
 To run this controller next to llm-d WVA, pass --recommend: it adds the annotation
 wva.llmd.ai/mode: recommend to every variant. The controller then decides and
@@ -49,7 +61,8 @@ explains, but publishes nothing. docs/guides/migrate-from-llm-d.md has the whole
 
 Examples:
   wva migrate manifests/ > migrated.yaml && wva validate migrated.yaml
-  wva migrate -n prod --recommend | kubectl apply -f -
+  wva migrate -A --recommend --controller-namespace wva-system | kubectl apply -f -
+  wva migrate -A --controller-namespace wva-system --release wva -o values > values.yaml
   kubectl get hpa -n prod -o yaml | wva migrate -
   wva migrate scaledobject.yaml prometheus-rule.yaml deployment.yaml
 
@@ -66,8 +79,20 @@ pub(crate) fn command() -> Command {
             "recommend",
             "Set wva.llmd.ai/mode: recommend on every variant, even if it needs no other change",
         ))
+        .arg(option(
+            "controller-namespace",
+            "NAMESPACE",
+            "Namespace of wva, for the global ConfigMaps; default: that of the only installed wva",
+        ))
+        .arg(
+            option("release", "NAME", "Helm release of wva, whose chart renders some of these maps")
+                .requires("controller-namespace"),
+        )
         .arg(kube_version_option())
-        .arg(output_option(&["yaml", "json", "name"]));
+        .arg(
+            output_option(&["yaml", "json", "name", "values"])
+                .help("Output format; values is a values file of the chart for maps that Helm renders"),
+        );
     ["selector", "all-namespaces", "kubeconfig", "context", "as"]
         .into_iter()
         .fold(object_options(command), |command, id| command.mut_arg(id, |arg| arg.conflicts_with("path")))
@@ -80,6 +105,8 @@ pub(super) fn migrate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         recommend: arguments.get_flag("recommend"),
         from_cluster: paths.is_empty(),
         kubernetes: arguments.get_one("kube-version").copied(),
+        controller_namespace: value(arguments, "controller-namespace"),
+        release: value(arguments, "release"),
     };
     if paths.is_empty() {
         let ClusterObjects { objects, workloads, kubernetes } = super::block_on(read_cluster(arguments))?;
@@ -148,9 +175,7 @@ async fn read_cluster(arguments: &ArgMatches) -> anyhow::Result<ClusterObjects> 
         }
         Ok(rules) => objects.extend(rules),
     }
-    for name in MapNames::default().global_names(MapRole::Saturation) {
-        objects.extend(cluster.list_named(&CONFIG_MAPS, name).await?);
-    }
+    objects.extend(read_maps(&cluster, value(arguments, "controller-namespace")).await?);
     let objects = objects.into_iter().map(|object| {
         let ObjectId { namespace, name } = id(&object);
         SourceObject { place: format!("{} {namespace}/{name}", text(&object, "/kind")), namespace, object }
@@ -171,6 +196,36 @@ async fn read_cluster(arguments: &ArgMatches) -> anyhow::Result<ClusterObjects> 
     Ok(ClusterObjects { objects, workloads, kubernetes })
 }
 
+/// Deployments of controllers and ConfigMaps. Global maps are in other namespaces than the variants.
+#[expect(clippy::print_stderr, reason = "notes are not part of the manifests")]
+async fn read_maps(cluster: &Cluster, controller_namespace: Option<&str>) -> anyhow::Result<Vec<Value>> {
+    let everywhere = Cluster { namespace: None, ..cluster.clone() };
+    let found = async |cluster: &Cluster| {
+        let mut objects = list_deployments(cluster).await?;
+        let namespaces = objects.iter().map(|deployment| id(deployment).namespace);
+        let namespaces: Vec<String> = namespaces.chain(controller_namespace.map(str::to_owned)).collect();
+        objects.extend(list_config_maps(cluster, namespaces).await?);
+        Ok::<_, ListError>(objects)
+    };
+    let objects = match found(&everywhere).await {
+        Err(error @ ListError::Forbidden { .. }) if cluster.namespace.is_some() => {
+            eprintln!(
+                "wva: ConfigMaps of other namespaces are not read, so global ones are missing: {error}"
+            );
+            found(cluster).await?
+        }
+        objects => objects?,
+    };
+    // A local map of another namespace was not asked for.
+    let is_chosen = |object: &Value| {
+        let ObjectId { namespace, name } = id(object);
+        cluster.namespace.as_ref().is_none_or(|only| *only == namespace)
+            || !is_local_name(&name)
+            || objects.iter().any(|other| id(other).namespace == namespace && !is_local_name(&id(other).name))
+    };
+    Ok(objects.iter().filter(|object| is_chosen(object)).cloned().collect())
+}
+
 fn targets(variants: &[Value]) -> BTreeSet<WorkloadKey> {
     // Variants of the first releases do not name their workload.
     variants.iter().filter_map(|variant| workload_key(&variant::convert(variant).object)).collect()
@@ -186,15 +241,21 @@ fn workload_key(object: &Value) -> Option<WorkloadKey> {
 #[expect(clippy::print_stderr, reason = "the summary is not part of the manifests")]
 fn print_plan(plan: &Plan, format: &str) -> anyhow::Result<ExitCode> {
     let objects = plan.steps.iter().map(|step| &step.object);
+    if format == "values" && !plan.has_chart {
+        return Ok(output::wrong_usage(anyhow::anyhow!(
+            "-o values needs a Helm release: pass --controller-namespace and --release"
+        )));
+    }
     output::print(&match format {
         "json" => output::structured(
             &json!({"apiVersion": "v1", "kind": "List", "items": objects.collect::<Vec<_>>()}),
             format,
         )?,
         "name" => objects.map(|object| qualified_name(object) + "\n").collect(),
+        "values" => values(plan)?,
         _ => manifests(plan)?,
     })?;
-    eprint!("{}", summary(plan));
+    eprint!("{}", summary(plan, format));
     Ok(if plan.unresolved.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -220,13 +281,36 @@ fn manifests(plan: &Plan) -> anyhow::Result<String> {
     Ok(out)
 }
 
-fn summary(plan: &Plan) -> String {
+/// A values file; origin and changes are comments.
+fn values(plan: &Plan) -> anyhow::Result<String> {
+    let mut out = String::new();
+    for (place, changes) in &plan.values.sources {
+        let _ = writeln!(out, "# from {}", printable(place));
+        for change in changes {
+            let _ = writeln!(out, "# - {}", printable(change));
+        }
+    }
+    if !plan.values.sources.is_empty() {
+        out.push_str(&output::yaml(&plan.values.values)?);
+    }
+    Ok(out)
+}
+
+fn summary(plan: &Plan, format: &str) -> String {
     let mut out = format!(
         "wva: {} of llm-d WVA: {} to apply, {} need no change. Nothing was applied.\n",
         count(plan.read, "object"),
         plan.steps.len(),
         plan.unchanged
     );
+    let values = plan.values.sources.len();
+    if values > 0 && format != "values" {
+        let maps = count(values, "ConfigMap");
+        let _ = writeln!(
+            out,
+            "{maps} must become values of the chart: print them with -o values, and pass them to Helm with the last -f."
+        );
+    }
     if !plan.unresolved.is_empty() {
         let problems = count(plan.unresolved.len(), "problem");
         let _ = writeln!(out, "Fix {problems} by hand, then run this command again:");

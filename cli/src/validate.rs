@@ -27,8 +27,8 @@ use wva_crds::envelope::FileKind;
 pub(crate) use json::schema;
 
 use crate::arguments::{
-    file_option, flag, kube_version_option, namespace_option, output_format, output_option, path_value,
-    paths, value,
+    file_option, flag, kube_version_option, namespace_option, option, output_format, output_option,
+    path_value, paths, value,
 };
 use crate::output::{self, print_coloured, printable, use_colours, wrong_usage};
 
@@ -64,6 +64,11 @@ pub(crate) fn command() -> Command {
             .value_name("DIR"),
         )
         .arg(namespace_option("Namespace of objects without one").default_value("default"))
+        .arg(option(
+            "controller-namespace",
+            "NAMESPACE",
+            "Namespace of wva, whose ConfigMaps are global; default: that of its Deployment among the objects",
+        ))
         .arg(kube_version_option())
 }
 
@@ -81,7 +86,12 @@ pub(crate) fn validate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     print_problems(&old_sources, &old.problems);
 
     let kubernetes = arguments.get_one("kube-version").copied();
-    let evaluation = evaluate::evaluate(&collected.objects, &old.objects, kubernetes);
+    let evaluation = evaluate::evaluate(
+        &collected.objects,
+        &old.objects,
+        kubernetes,
+        value(arguments, "controller-namespace"),
+    );
     let report = Report::new(&sources, &collected, evaluation);
     let text = match output_format(arguments) {
         format @ ("json" | "yaml") => {
@@ -97,7 +107,7 @@ pub(crate) fn validate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
 }
 
 /// An object of a file or a cluster, without schema defaults.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct SourceObject {
     /// File and line, or kind and name in the cluster.
     pub(super) place: String,
@@ -135,9 +145,19 @@ pub(super) fn read_kinds(
 /// Findings on a text, for tests of other commands.
 #[cfg(test)]
 pub(super) fn findings(text: &str) -> String {
+    findings_with_global_maps(text, None)
+}
+
+/// The same, with the namespace whose ConfigMaps are global.
+#[cfg(test)]
+pub(super) fn findings_with_global_maps(text: &str, controller_namespace: Option<&str>) -> String {
     let sources = [input::Source::new("output".to_owned(), text.as_bytes().to_vec())];
     let collected = objects::collect(&sources, "default");
-    let report = Report::new(&sources, &collected, evaluate::evaluate(&collected.objects, &[], None));
+    let report = Report::new(
+        &sources,
+        &collected,
+        evaluate::evaluate(&collected.objects, &[], None, controller_namespace),
+    );
     text::render(&report, false)
 }
 

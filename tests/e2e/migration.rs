@@ -3,6 +3,7 @@
 //! Why a control plane of its own: it starts with the CRD of llm-d WVA.
 #![expect(clippy::print_stdout, reason = "the transcript is for the person who runs the test")]
 
+mod config_maps;
 mod doctor;
 mod llm_d_wva;
 mod session;
@@ -55,18 +56,21 @@ async fn start_llm_d_wva(session: &Session<'_>) -> anyhow::Result<LlmdWva> {
     }
     let objects = std::fs::read_to_string(OBJECTS)?.replace("NAMESPACE", &session.namespace);
     session.testbed.apply(&objects).await?;
-    LlmdWva::start(session.testbed, &session.namespace).await
+    let llm_d_wva = LlmdWva::start(session.testbed, &session.namespace).await?;
+    config_maps::apply(session).await?;
+    Ok(llm_d_wva)
 }
 
 /// Migrates the CRD and the objects.
 async fn migrate_objects(session: &Session<'_>) -> anyhow::Result<()> {
+    config_maps::name_without_destination(session).await?;
     step("List the changes, in the cluster and offline");
-    let run = session.wva(&["migrate", "-n", &session.namespace]).await?;
+    let run = config_maps::migrate(session, &[]).await?;
     ensure!(run.code == 0, "{run:?}");
-    ensure!(run.stderr.contains("wva crd |") && run.stderr.contains("1 to apply, 1 need"), "{run:?}");
+    ensure!(run.stderr.contains("wva crd |") && run.stderr.contains("5 to apply, 1 need"), "{run:?}");
     ensure!(run.stdout.contains("llm-d.ai/variant-cost"), "{run:?}");
-    let judged = session.wva_with(&["validate", "--strict", "-"], &run.stdout).await?;
-    ensure!(judged.code == 0 && judged.stdout.contains("0 denied, 0 warnings"), "{judged:?}");
+    let judged = session.wva_with(&["validate", "--controller-namespace", SYSTEM, "-"], &run.stdout).await?;
+    ensure!(judged.code == 0 && judged.stdout.contains("0 denied"), "{judged:?}");
     let in_files = session.wva_with(&["migrate", "-"], &std::fs::read_to_string(OBJECTS)?).await?;
     ensure!(in_files.code == 0 && in_files.stderr.contains("1 to apply, 1 need"), "{in_files:?}");
 
@@ -75,11 +79,12 @@ async fn migrate_objects(session: &Session<'_>) -> anyhow::Result<()> {
     let apply = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
     session.kubectl_with(&apply, &crd.stdout).await?;
     wait_until_schema_is_served(session).await?;
-    let run = session.wva(&["migrate", "-n", &session.namespace, "--recommend"]).await?;
-    ensure!(run.code == 0 && run.stderr.contains("2 to apply"), "{run:?}");
+    session.kubectl(&["create", "namespace", SYSTEM]).await?;
+    let run = config_maps::migrate(session, &["--recommend"]).await?;
+    ensure!(run.code == 0 && run.stderr.contains("6 to apply"), "{run:?}");
     session.kubectl_with(&["apply", "-f", "-"], &run.stdout).await?;
     // A second migration changes nothing.
-    let again = session.wva(&["migrate", "-n", &session.namespace, "--recommend"]).await?;
+    let again = config_maps::migrate(session, &["--recommend"]).await?;
     ensure!(again.code == 0 && again.stdout.is_empty() && again.stderr.contains("0 to apply"), "{again:?}");
     Ok(())
 }
@@ -119,6 +124,7 @@ async fn run_side_by_side(session: &Session<'_>, llm_d_wva: &LlmdWva) -> anyhow:
         })
         .await?;
     watch_on_terminal(session).await?;
+    config_maps::check_in_force(session, &install).await?;
     session
         .until("nothing to be broken", &["doctor", "-n", &session.namespace], |run| {
             run.code == 0 && run.stdout.contains("next to llm-d WVA")

@@ -8,6 +8,7 @@ use super::chain::Finding;
 use super::config_maps::MapProblem;
 use super::controllers::Controller;
 use super::facts::{DESCRIBE_API_SERVICE, Facts, MetricsServer, metrics_server};
+use super::unread_maps::check_unread_maps;
 use crate::cluster::{entry, text};
 
 const UNREVIEWED: &str = "kube-system";
@@ -21,6 +22,7 @@ pub(super) fn check_cluster(facts: &Facts) -> Vec<(&'static str, Finding)> {
     ];
     findings
         .extend(unreviewed_controllers(facts).chain(orphaned_namespaces(facts)).map(|f| ("namespace", f)));
+    findings.extend(check_unread_maps(facts).into_iter().map(|f| ("unread maps", f)));
     findings.extend(check_annotations(facts).into_iter().map(|f| ("annotations", f)));
     findings.extend(ignored_map_parts(facts).map(|f| ("config maps", f)));
     findings.push(("metrics API", metrics_api(facts)));

@@ -4,19 +4,13 @@
 use clap::ArgMatches;
 use serde_json::Value;
 use wva_crds::names::{INSTANCE_LABEL, MAIN_MAP_NAME};
-use wva_crds::settings::Setting;
 use wva_crds::settings::map::MapText;
 use wva_rules::MapNames;
 
-use crate::cluster::{ApiError, Cluster, DEPLOYMENTS, ObjectId, entry, id, items, text};
+use crate::cluster::{ApiError, Cluster, ObjectId, entry, id, text};
 use crate::doctor::unreadable::UnreadableKind;
+use crate::installs::{controller_container, list_deployments, map_names, runs_llm_d_wva, setting};
 use crate::workloads::{env_value, ready_replicas, spec_replicas};
-
-/// End of the image repository of llm-d WVA.
-const LLM_D_WVA_IMAGE: &str = "/llm-d-workload-variant-autoscaler";
-/// Labels of the Deployments of wva and llm-d WVA.
-const LABELS: [&str; 2] =
-    ["app.kubernetes.io/name=workload-variant-autoscaler", "control-plane=controller-manager"];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
@@ -25,6 +19,8 @@ pub(super) struct Controller {
     pub(super) name: String,
     /// llm-d WVA, not wva.
     pub(super) is_llm_d_wva: bool,
+    /// ConfigMaps that it reads.
+    pub(super) maps: MapNames,
     pub(super) ready: u64,
     /// `CONTROLLER_INSTANCE`.
     pub(super) instance: Option<String>,
@@ -36,8 +32,6 @@ pub(super) struct Controller {
     pub(super) scales_directly: bool,
     /// `WVA_ANNOTATIONS`: it keeps VariantAutoscalings of annotated autoscalers.
     pub(super) reads_annotations: bool,
-    /// ConfigMaps that it reads.
-    pub(super) maps: MapNames,
 }
 
 impl Controller {
@@ -54,12 +48,12 @@ impl Controller {
         Some(Self {
             is_llm_d_wva,
             ready: ready_replicas(deployment),
+            maps: map_names(container, &namespace, map),
             manages_labelled: (is_llm_d_wva && instance.is_none())
                 || setting("WVA_MANAGE_LABELLED_VARIANTS").is_some_and(|v| v == "true"),
             watch: setting("WATCH_NAMESPACE"),
             scales_directly: !is_llm_d_wva && setting("WVA_ACTUATION").is_some_and(|v| v == "scale"),
             reads_annotations: setting("WVA_ANNOTATIONS").is_some_and(|v| v == "true"),
-            maps: map_names(&namespace, setting),
             instance,
             namespace,
             name,
@@ -85,17 +79,6 @@ impl Controller {
     }
 }
 
-/// By default the controller runs in the namespace of its Deployment.
-fn map_names(namespace: &str, setting: impl Fn(&str) -> Option<String>) -> MapNames {
-    let default = MapNames::default();
-    MapNames {
-        namespace: setting("POD_NAMESPACE").unwrap_or_else(|| namespace.to_owned()),
-        main: setting("CONFIG_MAP_NAME").unwrap_or(default.main),
-        saturation: setting("SATURATION_CONFIG_MAP_NAME").unwrap_or(default.saturation),
-        service_classes: setting("SERVICE_CLASS_CONFIG_MAP_NAME").unwrap_or(default.service_classes),
-    }
-}
-
 /// Searches `--controller-namespace`, by default the whole cluster. `None` if Deployments cannot be listed.
 pub(super) async fn list_controllers(
     cluster: &Cluster,
@@ -104,18 +87,13 @@ pub(super) async fn list_controllers(
 ) -> Option<Vec<Controller>> {
     let namespace = arguments.get_one::<String>("controller-namespace").cloned();
     let searched = Cluster { namespace, ..cluster.clone() };
-    let mut deployments = Vec::new();
-    for labels in LABELS {
-        match searched.list_labelled(&DEPLOYMENTS, labels).await {
-            Ok(list) => deployments.extend(list.into_iter().filter(|d| controller_container(d).is_some())),
-            Err(error) => {
-                unreadable.push(UnreadableKind { plural: "controllers", reason: error.to_string() });
-                return None;
-            }
+    let deployments = match list_deployments(&searched).await {
+        Ok(deployments) => deployments,
+        Err(error) => {
+            unreadable.push(UnreadableKind { plural: "controllers", reason: error.to_string() });
+            return None;
         }
-    }
-    deployments.sort_by_key(id);
-    deployments.dedup_by_key(|deployment| id(deployment));
+    };
     let mut controllers = Vec::new();
     for deployment in deployments {
         let map = read_main_map(cluster, &deployment, unreadable).await;
@@ -143,42 +121,6 @@ async fn read_main_map(
             MapText::default()
         }
     }
-}
-
-/// Other operators have the label `control-plane` too, so image or variables decide.
-fn controller_container(deployment: &Value) -> Option<&Value> {
-    items(deployment, "/spec/template/spec/containers").find(|container| {
-        let has_setting = items(container, "/env").any(|variable| {
-            matches!(
-                text(variable, "/name"),
-                "CONFIG_MAP_NAME" | "PROMETHEUS_BASE_URL" | "CONTROLLER_INSTANCE" | "WEBHOOK_CONFIGURATION"
-            )
-        });
-        runs_llm_d_wva(container) || has_setting
-    })
-}
-
-fn repository(container: &Value) -> &str {
-    let image = text(container, "/image");
-    let image = image.split('@').next().unwrap_or_default();
-    let tag = image.rfind(':').filter(|at| !image[*at..].contains('/'));
-    tag.map_or(image, |at| &image[..at])
-}
-
-fn runs_llm_d_wva(container: &Value) -> bool {
-    format!("/{}", repository(container)).ends_with(LLM_D_WVA_IMAGE)
-}
-
-/// Value from flag, environment or main ConfigMap, in this order.
-fn setting(container: &Value, namespace: &str, map: &MapText, key: &str) -> Option<String> {
-    let flag = Setting::by_key(key).and_then(|setting| setting.flag).map(|flag| format!("--{flag}="));
-    let arguments = || items(container, "/args").filter_map(Value::as_str);
-    let by_flag =
-        flag.and_then(|flag| arguments().filter_map(|argument| argument.strip_prefix(&flag)).last());
-    if let Some(value) = by_flag {
-        return Some(value.to_owned()).filter(|value| !value.is_empty());
-    }
-    env_value(container, namespace, key).or_else(|| Some(map.get(key)?.text.clone()))
 }
 
 #[cfg(test)]

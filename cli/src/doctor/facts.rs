@@ -19,6 +19,7 @@ use wva_scaling::{Decision, Outcome, decide};
 use super::annotation_facts::AnnotationFacts;
 use super::config_maps::{MapProblem, read_problems};
 use super::controllers::{Controller, list_controllers};
+use super::unread_maps::ConfigMapFacts;
 use super::unreadable::{UnreadableKind, list_or_note};
 use super::wait_limits::WaitLimits;
 use crate::cluster::{
@@ -72,6 +73,7 @@ pub(super) struct Facts {
     pub(super) namespaces: Vec<Value>,
     pub(super) controllers: Option<Vec<Controller>>,
     pub(super) map_problems: Vec<MapProblem>,
+    pub(super) config_maps: ConfigMapFacts,
     pub(super) leaders: Leaders,
     /// What the leaders last read of endpoint pickers.
     pub(super) pickers: Vec<PickerReport>,
@@ -130,16 +132,14 @@ impl Facts {
             autoscalers,
             scaled_objects,
             namespaces: list_or_note(cluster, &NAMESPACES, &mut unreadable).await,
+            config_maps: ConfigMapFacts::read(cluster, controllers.as_deref(), &mut unreadable).await,
             controllers,
             map_problems,
             decisions: index_decisions(&outcomes),
             pickers,
             wait_limits,
             leaders,
-            claim_templates: ClaimTemplates::new(
-                &list_or_note(cluster, &RESOURCE_CLAIM_TEMPLATES, &mut unreadable).await,
-                &list_or_note(cluster, &DEVICE_CLASSES, &mut unreadable).await,
-            ),
+            claim_templates: read_claim_templates(cluster, &mut unreadable).await,
             kubernetes: cluster.kubernetes_version().await,
             api_service: get_api_service(cluster, &mut unreadable).await,
             missing_crd_fields: wva_controller::missing_fields(&cluster.client)
@@ -154,6 +154,11 @@ impl Facts {
     pub(super) fn unreadable_reason(&self, plural: &str) -> Option<&str> {
         self.unreadable.iter().find(|kind| kind.plural == plural).map(|kind| kind.reason.as_str())
     }
+}
+
+async fn read_claim_templates(cluster: &Cluster, unreadable: &mut Vec<UnreadableKind>) -> ClaimTemplates {
+    let templates = list_or_note(cluster, &RESOURCE_CLAIM_TEMPLATES, unreadable).await;
+    ClaimTemplates::new(&templates, &list_or_note(cluster, &DEVICE_CLASSES, unreadable).await)
 }
 
 /// Lists a kind. On failure notes the reason and returns nothing; a kind that is not installed is not a failure.

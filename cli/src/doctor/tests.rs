@@ -4,6 +4,7 @@ mod annotations;
 mod replicas;
 mod series;
 mod signal;
+mod unread_maps;
 mod world;
 
 use serde_json::{Value, json};

@@ -1,40 +1,101 @@
-//! Saturation ConfigMaps of llm-d WVA. There, an entry without an analyzer means the percentage analyzer, so `wva
-//! migrate` adds the name.
+//! ConfigMaps: local maps stay, global ones move. In llm-d WVA, a saturation entry without an analyzer means the
+//! percentage analyzer, so `wva migrate` adds the name.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use wva_crds::entries::{DEFAULT_ENTRY, SaturationEntry, read_text};
-use wva_rules::{MapNames, MapRole};
+use wva_rules::{MapFacts, MapRole, MapScope, Severity, validate_map};
 
+use super::destination::Destination;
+use super::global_maps::{MovedMap, plan_maps};
 use super::objects::user_metadata;
+use super::plan::{Plan, PlanOptions};
 use super::step::Step;
+use super::variant::Conversion;
 use crate::cluster::text;
+use crate::installs::InstalledController;
 use crate::validate::SourceObject;
 
 const LINE: &str = "analyzerName: percentage";
 
-pub(super) fn is_saturation(object: &Value) -> bool {
-    let name = text(object, "/metadata/name");
-    // The chart of llm-d WVA puts the release before the name.
-    text(object, "/kind") == "ConfigMap"
-        && MapNames::default().global_names(MapRole::Saturation).iter().any(|known| name.ends_with(known))
-}
-
-/// Adds the analyzer to maps without one. Does nothing if any entry `default` has one: others may inherit it.
-pub(super) fn name_analyzers(maps: &[&SourceObject]) -> Vec<Step> {
-    let inherits_name = |map: &&SourceObject| {
-        entries(&map.object).any(|(key, entry)| key == DEFAULT_ENTRY && entry.analyzer_name.is_some())
-    };
-    if maps.iter().any(inherits_name) {
-        return Vec::new();
+pub(super) fn add_maps(plan: &mut Plan, objects: &[SourceObject], options: PlanOptions<'_>) {
+    let controllers: Vec<InstalledController> = objects
+        .iter()
+        .filter_map(|source| InstalledController::from_object(&source.object, &source.namespace))
+        .collect();
+    let destination = Destination::choose(&controllers, options);
+    let maps = plan_maps(objects, &controllers, destination.as_ref());
+    let saturation = maps.moved.iter().filter(|map| map.role == MapRole::Saturation);
+    let all = maps.kept.iter().map(|map| &map.object).chain(saturation.map(|map| &map.object));
+    // Others may inherit the analyzer of any `default`.
+    let needs_analyzer = !all.clone().any(names_analyzer);
+    let converted = |object: &Value| name_analyzer(object).filter(|_| needs_analyzer);
+    for map in &maps.kept {
+        plan.read += 1;
+        match converted(&map.object) {
+            Some(conversion) => plan.steps.push(Step::new(map, conversion)),
+            None => plan.unchanged += 1,
+        }
     }
-    maps.iter().filter_map(|map| name_analyzer(map)).collect()
+    plan.read += maps.unchanged;
+    plan.unchanged += maps.unchanged;
+    plan.unresolved.extend(maps.unresolved);
+    for mut map in maps.moved {
+        if map.role == MapRole::Saturation
+            && let Some(Conversion { object, changes }) = converted(&map.object)
+        {
+            map.object = object;
+            map.changes.extend(changes);
+        }
+        add_moved(plan, map);
+    }
+    plan.has_chart = destination.is_some_and(|destination| destination.is_chart);
 }
 
-/// Changes `default`, or each entry if there is no `default`.
-fn name_analyzer(map: &SourceObject) -> Option<Step> {
-    let all: BTreeMap<&str, SaturationEntry> = entries(&map.object).collect();
+/// Leaves out a map that the rules refuse.
+fn add_moved(plan: &mut Plan, mut map: MovedMap<'_>) {
+    plan.read += map.sources;
+    let replaced = map.merge_target();
+    if map.is_in_target() {
+        plan.unchanged += map.sources;
+        return;
+    }
+    let refused = violations(&map);
+    if !refused.is_empty() {
+        plan.unresolved.extend(refused.into_iter().map(|violation| format!("{}: {violation}", map.place)));
+        return;
+    }
+    if !replaced.is_empty() {
+        let (namespace, name) =
+            (text(&map.object, "/metadata/namespace"), text(&map.object, "/metadata/name"));
+        plan.unresolved.push(format!(
+            "{}: replaces other content of {namespace}/{name}: {}. Delete what you do not want from either map",
+            map.place,
+            replaced.join(", ")
+        ));
+    }
+    if map.becomes_values {
+        plan.values.add(&map);
+    } else {
+        plan.steps.push(Step { place: map.place, object: map.object, changes: map.changes });
+    }
+}
+
+fn violations(map: &MovedMap<'_>) -> Vec<String> {
+    let namespace = text(&map.object, "/metadata/namespace");
+    let facts = MapFacts::new(&map.object, namespace, (map.role, MapScope::Global));
+    let denied = validate_map(&facts).violations.into_iter().filter(|v| v.severity == Severity::Deny);
+    denied.map(|v| format!("{}: {} [{}]", v.field, v.message, v.code)).collect()
+}
+
+fn names_analyzer(map: &Value) -> bool {
+    entries(map).any(|(key, entry)| key == DEFAULT_ENTRY && entry.analyzer_name.is_some())
+}
+
+/// Adds the analyzer to `default`, or to each entry if there is no `default`. `None` if all have one.
+fn name_analyzer(map: &Value) -> Option<Conversion> {
+    let all: BTreeMap<&str, SaturationEntry> = entries(map).collect();
     let keys: Vec<&str> = match all.get_key_value(DEFAULT_ENTRY) {
         Some((key, _)) => vec![key],
         None => all.iter().filter(|(_, entry)| entry.analyzer_name.is_none()).map(|(key, _)| *key).collect(),
@@ -43,14 +104,15 @@ fn name_analyzer(map: &SourceObject) -> Option<Step> {
         return None;
     }
     let mut data: BTreeMap<&str, String> = BTreeMap::new();
-    for (key, value) in map.object.pointer("/data").and_then(Value::as_object)? {
+    for (key, value) in map.pointer("/data").and_then(Value::as_object)? {
         let text = value.as_str()?;
         let named = keys.contains(&key.as_str()).then(|| with_line(text)).flatten();
         data.insert(key, named.unwrap_or_else(|| text.to_owned()));
     }
-    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": user_metadata(&map.object), "data": data});
+    let object =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": user_metadata(map), "data": data});
     let changes = keys.iter().map(|key| format!("data[{key}]: added {LINE}")).collect();
-    Some(Step { place: map.place.clone(), object, changes })
+    Some(Conversion { object, changes })
 }
 
 /// Adds the analyzer as the first line, which keeps comments. An entry in braces is serialised again.

@@ -15,6 +15,7 @@ use super::blueprint::{self, BlueprintConversion};
 use super::entry::Entries;
 use super::objects::set;
 use super::step::Step;
+use super::values::ChartValues;
 use super::variant::{self, Conversion};
 use super::{autoscaler, maps};
 use crate::cluster::text;
@@ -22,12 +23,16 @@ use crate::validate::SourceObject;
 use crate::workloads::{WorkloadKey, WorkloadLookup, Workloads, accelerator};
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PlanOptions {
+pub(super) struct PlanOptions<'a> {
     pub(super) recommend: bool,
     /// The list of workloads is complete.
     pub(super) from_cluster: bool,
     /// `None`: not known.
     pub(super) kubernetes: Option<KubernetesVersion>,
+    /// Namespace of the install that reads the global maps.
+    pub(super) controller_namespace: Option<&'a str>,
+    /// Helm release of that install.
+    pub(super) release: Option<&'a str>,
 }
 
 #[derive(Debug, Default)]
@@ -38,6 +43,9 @@ pub(super) struct Plan {
     pub(super) unresolved: Vec<String>,
     pub(super) read: usize,
     pub(super) unchanged: usize,
+    pub(super) values: ChartValues,
+    /// The destination of global maps is a Helm release.
+    pub(super) has_chart: bool,
 }
 
 struct Draft {
@@ -55,7 +63,7 @@ struct Drafts {
 }
 
 /// `workloads`: of the cluster or of the same files.
-pub(super) fn plan(objects: &[SourceObject], workloads: &Workloads, options: PlanOptions) -> Plan {
+pub(super) fn plan(objects: &[SourceObject], workloads: &Workloads, options: PlanOptions<'_>) -> Plan {
     let (mut plan, mut drafts) = (Plan::default(), Drafts::default());
     for source in objects.iter().filter(|o| text(&o.object, "/kind") == KIND) {
         plan.read += 1;
@@ -78,11 +86,7 @@ pub(super) fn plan(objects: &[SourceObject], workloads: &Workloads, options: Pla
     plan.steps.extend(drafts.entries.steps(objects));
     add_drafts(&mut plan, &drafts.variants, workloads, options);
     plan.steps.extend(drafts.autoscalers);
-    let maps: Vec<&SourceObject> = objects.iter().filter(|o| maps::is_saturation(&o.object)).collect();
-    let named = maps::name_analyzers(&maps);
-    plan.read += maps.len();
-    plan.unchanged += maps.len() - named.len();
-    plan.steps.extend(named);
+    maps::add_maps(&mut plan, objects, options);
     plan
 }
 
@@ -91,7 +95,7 @@ fn add_blueprint(
     drafts: &mut Drafts,
     source: &SourceObject,
     (objects, workloads, targets): (&[SourceObject], &Workloads, &BTreeSet<WorkloadKey>),
-    options: PlanOptions,
+    options: PlanOptions<'_>,
 ) {
     plan.read += 1;
     let BlueprintConversion { entry, variant, scaled_object, unresolved } =
@@ -182,7 +186,7 @@ fn add_accelerator_label(draft: &mut Draft, workloads: &Workloads) {
 }
 
 /// Adds valid drafts as steps, and the violations of the others as problems.
-fn add_drafts(plan: &mut Plan, drafts: &[Draft], workloads: &Workloads, options: PlanOptions) {
+fn add_drafts(plan: &mut Plan, drafts: &[Draft], workloads: &Workloads, options: PlanOptions<'_>) {
     for (i, draft) in drafts.iter().enumerate() {
         let Conversion { object, changes } = &draft.conversion;
         let others: Vec<OtherVariant> = drafts

@@ -1,14 +1,22 @@
 //! Conversion of objects of llm-d WVA, from fixtures.
 
+mod global_maps;
+
 use std::path::PathBuf;
 
 use super::plan::{Plan, PlanOptions, plan};
 use super::{autoscaler, variant, *};
 
-const RECOMMEND: PlanOptions = PlanOptions { recommend: true, from_cluster: false, kubernetes: None };
+const RECOMMEND: PlanOptions<'static> = PlanOptions {
+    recommend: true,
+    from_cluster: false,
+    kubernetes: None,
+    controller_namespace: None,
+    release: None,
+};
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures");
 
-fn plan_for(file: &str, options: PlanOptions) -> Plan {
+fn plan_for(file: &str, options: PlanOptions<'_>) -> Plan {
     let (objects, problems) =
         read_kinds(&[PathBuf::from(format!("{FIXTURES}/{file}"))], "default", is_read).unwrap();
     assert_eq!(problems, Vec::<String>::new());
@@ -64,7 +72,7 @@ fn leaves_out_objects_that_need_no_change() {
         plan.steps[0].object["metadata"]["labels"],
         json!({"inference.optimization/acceleratorName": "A100"})
     );
-    let summary = summary(&plan);
+    let summary = summary(&plan, "yaml");
     assert!(summary.contains("2 objects of llm-d WVA: 1 to apply, 1 need no change"), "{summary}");
 }
 

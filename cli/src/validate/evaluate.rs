@@ -112,13 +112,15 @@ struct ObjectIndex<'a> {
 }
 
 /// An object that is also in `old` is an update.
-/// `kubernetes`: version of the cluster that the objects are for, if it is known.
+/// `kubernetes`: version of the cluster that the objects are for, if it is known. `controller_namespace`: where ConfigMaps
+/// are global, unless a Deployment in the input shows it.
 pub(super) fn evaluate(
     objects: &[Object],
     old: &[Object],
     kubernetes: Option<KubernetesVersion>,
+    controller_namespace: Option<&str>,
 ) -> Evaluation {
-    let index = ObjectIndex::new(objects, old);
+    let index = ObjectIndex::new(objects, old, controller_namespace);
     let mut evaluation = Evaluation::default();
     for (number, object) in objects.iter().enumerate() {
         let violations = match relevant_kind(&object.api_version, &object.kind) {
@@ -145,12 +147,12 @@ pub(super) fn evaluate(
 }
 
 impl<'a> ObjectIndex<'a> {
-    fn new(objects: &'a [Object], old: &'a [Object]) -> Self {
+    fn new(objects: &'a [Object], old: &'a [Object], controller_namespace: Option<&str>) -> Self {
         let deployments = objects
             .iter()
             .filter(|o| relevant_kind(&o.api_version, &o.kind) == Some(RelevantKind::Deployment));
         let mut index = Self {
-            names: InstallNames::from_deployments(deployments),
+            names: InstallNames::from_deployments(deployments, controller_namespace),
             variants: BTreeMap::new(),
             costs: BTreeMap::new(),
             readers: BTreeMap::new(),

@@ -3,12 +3,13 @@
 
 use serde_json::Value;
 use wva_crds::entries::{Kind, schema};
+use wva_crds::settings::map::MapText;
 use wva_crds::settings::map::known_keys;
 use wva_rules::{MapNames, MapRole, MapScope};
 
 use super::objects::Object;
 use crate::cluster::{entry, items, text};
-use crate::workloads::env_value;
+use crate::installs::map_names;
 
 const CHART: &str = "workload-variant-autoscaler";
 /// Suffixes of the chart's ConfigMaps, after the release name.
@@ -22,11 +23,16 @@ const CHART_SUFFIXES: [(&str, MapRole); 3] = [
 pub(super) struct InstallNames {
     /// One for each controller Deployment.
     installs: Vec<MapNames>,
+    /// `--controller-namespace`.
+    namespace: Option<String>,
 }
 
 impl InstallNames {
-    pub(super) fn from_deployments<'a>(deployments: impl Iterator<Item = &'a Object>) -> Self {
-        Self { installs: deployments.filter_map(install).collect() }
+    pub(super) fn from_deployments<'a>(
+        deployments: impl Iterator<Item = &'a Object>,
+        namespace: Option<&str>,
+    ) -> Self {
+        Self { installs: deployments.filter_map(install).collect(), namespace: namespace.map(str::to_owned) }
     }
 
     /// `None` for other ConfigMaps. Without an install every namespace counts as the controller's.
@@ -34,7 +40,8 @@ impl InstallNames {
         let (namespace, name) = (map.namespace.as_str(), map.name.as_str());
         if self.installs.is_empty() {
             let known = MapNames::default().role(namespace, name);
-            let global = |scope| if scope == MapScope::Unread { MapScope::Global } else { scope };
+            let is_own = self.namespace.as_deref() == Some(namespace);
+            let global = |scope| if is_own || scope == MapScope::Unread { MapScope::Global } else { scope };
             return known.map(|(role, scope)| (role, global(scope))).or_else(|| role_in_chart(map));
         }
         let mut unread: Option<(MapRole, MapScope)> = None;
@@ -102,13 +109,5 @@ fn install(object: &Object) -> Option<MapNames> {
     let names_map =
         |container: &&Value| items(container, "/env").any(|v| text(v, "/name") == "CONFIG_MAP_NAME");
     let container = items(&object.value, "/spec/template/spec/containers").find(names_map)?;
-    let default = MapNames::default();
-    let read = |key, default| env_value(container, &object.namespace, key).unwrap_or(default);
-    Some(MapNames {
-        // By default the controller runs in the namespace of its Deployment.
-        namespace: read("POD_NAMESPACE", object.namespace.clone()),
-        main: read("CONFIG_MAP_NAME", default.main),
-        saturation: read("SATURATION_CONFIG_MAP_NAME", default.saturation),
-        service_classes: read("SERVICE_CLASS_CONFIG_MAP_NAME", default.service_classes),
-    })
+    Some(map_names(container, &object.namespace, &MapText::default()))
 }

@@ -8,7 +8,7 @@ fn outputs(files: &[(&str, &str)], namespace: &str) -> [String; 4] {
     let sources: Vec<Source> =
         files.iter().map(|(name, text)| Source::new((*name).to_owned(), text.as_bytes().to_vec())).collect();
     let collected = objects::collect(&sources, namespace);
-    let report = Report::new(&sources, &collected, evaluate::evaluate(&collected.objects, &[], None));
+    let report = Report::new(&sources, &collected, evaluate::evaluate(&collected.objects, &[], None, None));
     [
         text::render(&report, false),
         report::json_line(&json::output(&report)),

@@ -11,6 +11,7 @@ use crate::cluster::id;
 use crate::doctor::annotation_facts::AnnotationFacts;
 use crate::doctor::controllers::Controller;
 use crate::doctor::facts::{ExternalMetric, Facts, PrometheusSeries, index_decisions, recompute};
+use crate::doctor::unread_maps::ConfigMapFacts;
 use crate::doctor::unreadable::UnreadableKind;
 use crate::doctor::wait_limits::WaitLimits;
 use crate::gpus::ClaimTemplates;
@@ -31,6 +32,7 @@ pub(super) struct World {
     pub(super) annotations: AnnotationFacts,
     pub(super) namespaces: Vec<Value>,
     pub(super) controllers: Vec<Value>,
+    pub(super) config_maps: ConfigMapFacts,
     /// Main ConfigMap of every controller.
     pub(super) map: Value,
     pub(super) unreadable: Vec<UnreadableKind>,
@@ -134,6 +136,7 @@ impl World {
             annotations: AnnotationFacts::default(),
             namespaces: vec![json!({"metadata": {"name": "prod"}})],
             controllers: vec![wva()],
+            config_maps: ConfigMapFacts::default(),
             map: json!({}),
             unreadable: Vec::new(),
             snapshot: Some(
@@ -190,6 +193,7 @@ impl World {
             namespaces: self.namespaces,
             controllers: Some(controllers.collect()),
             map_problems: Vec::new(),
+            config_maps: self.config_maps,
             pickers: self.pickers,
             wait_limits: self.wait_limits,
             leaders,

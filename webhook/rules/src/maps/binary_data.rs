@@ -42,7 +42,7 @@ fn describe(value: &Value) -> Problem {
         return Problem { found: "in binaryData".to_owned(), remedy: "; move the text to data" };
     };
     let start = error.valid_up_to();
-    let line = bytes[..start].iter().filter(|byte| **byte == b'\n').count() + 1;
+    let line = bytes[..start].split(|byte| *byte == b'\n').count();
     let byte = bytes.get(start).copied().unwrap_or_default();
     Problem {
         found: format!("byte 0x{byte:02x} in line {line} is not UTF-8"),

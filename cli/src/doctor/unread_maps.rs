@@ -1,0 +1,149 @@
+//! ConfigMaps with the names of global or local maps that no controller of wva reads.
+
+use std::collections::BTreeSet;
+
+use wva_crds::names::CONFIG_ENABLED_LABEL;
+use wva_rules::{MapNames, MapRole, MapScope};
+
+use super::chain::Finding;
+use super::controllers::Controller;
+use super::facts::Facts;
+use super::unreadable::UnreadableKind;
+use crate::cluster::{Cluster, ObjectId, VARIANTS, entry, id, is_excluded, text};
+use crate::installs::{global_role, is_local_name, list_config_maps};
+
+/// Names in one line.
+const MAX_NAMES: usize = 8;
+
+/// Maps of the whole cluster, whatever the arguments choose.
+#[derive(Debug, Default)]
+pub(super) struct ConfigMapFacts {
+    /// With a known name.
+    pub(super) maps: Vec<ObjectId>,
+    pub(super) namespaces_with_variants: BTreeSet<String>,
+}
+
+impl ConfigMapFacts {
+    pub(super) async fn read(
+        cluster: &Cluster,
+        controllers: Option<&[Controller]>,
+        unreadable: &mut Vec<UnreadableKind>,
+    ) -> Self {
+        let everywhere = Cluster { namespace: None, ..cluster.clone() };
+        let namespaces = controllers.into_iter().flatten().map(|controller| controller.namespace.clone());
+        let read = async {
+            let maps = list_config_maps(&everywhere, namespaces).await?;
+            Ok::<_, crate::cluster::ListError>((maps, everywhere.list(&VARIANTS).await?))
+        };
+        match read.await {
+            Ok((maps, variants)) => Self {
+                maps: maps.iter().map(id).filter(|map| global_role(&map.name).is_some()).collect(),
+                namespaces_with_variants: variants.iter().map(|variant| id(variant).namespace).collect(),
+            },
+            Err(error) => {
+                unreadable.push(UnreadableKind { plural: "configmaps", reason: error.to_string() });
+                Self::default()
+            }
+        }
+    }
+}
+
+/// Why a map is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UnreadReason {
+    /// Global maps work only in the namespace of a controller.
+    OtherNamespace,
+    /// The controller reads another map of its namespace.
+    Hidden,
+    /// The namespace of a local map has no variants.
+    NoVariants,
+}
+
+/// Nothing without a controller of wva: maps are then read by llm-d WVA, or before the install.
+pub(super) fn check_unread_maps(facts: &Facts) -> Vec<Finding> {
+    let all = facts.controllers.iter().flatten();
+    let controllers: Vec<&Controller> = all.filter(|controller| !controller.is_llm_d_wva).collect();
+    let Some(first) = controllers.first() else { return Vec::new() };
+    let unread: Vec<(UnreadReason, String)> = facts
+        .config_maps
+        .maps
+        .iter()
+        .filter_map(|map| {
+            Some((reason(facts, &controllers, map)?, format!("{}/{}", map.namespace, map.name)))
+        })
+        .collect();
+    let names = |reason: UnreadReason| {
+        let names: Vec<&str> =
+            unread.iter().filter(|(why, _)| *why == reason).map(|(_, name)| name.as_str()).collect();
+        (!names.is_empty()).then(|| list_names(&names))
+    };
+    let move_command = format!("wva migrate -A --controller-namespace {}", first.namespace);
+    let mut findings = Vec::new();
+    if let Some(names) = names(UnreadReason::OtherNamespace) {
+        findings.push(Finding::warning(
+            format!("wva does not read {names}: it reads global maps in its own namespace"),
+            format!("{move_command}, then delete them"),
+        ));
+    }
+    if let Some(names) = names(UnreadReason::Hidden) {
+        findings.push(Finding::warning(
+            format!("wva does not read {names}: another map of the namespace takes precedence"),
+            "move the entries to that map, with Helm to wva.capacityScaling, then delete these \
+             (docs/guides/thresholds.md)",
+        ));
+    }
+    if let Some(names) = names(UnreadReason::NoVariants) {
+        findings.push(Finding::warning(
+            format!("wva does not read {names}: the namespace has no variants"),
+            format!(
+                "for that namespace: kubectl label namespace NAMESPACE {CONFIG_ENABLED_LABEL}=true; for all: copy it to {}",
+                first.namespace
+            ),
+        ));
+    }
+    findings
+}
+
+fn list_names(names: &[&str]) -> String {
+    let shown: Vec<&str> = names.iter().take(MAX_NAMES).copied().collect();
+    match names.len() - shown.len() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+/// `None` if a controller reads the map.
+fn reason(facts: &Facts, controllers: &[&Controller], map: &ObjectId) -> Option<UnreadReason> {
+    if controllers.iter().any(|controller| reads_global(facts, &controller.maps, map)) {
+        return None;
+    }
+    if controllers.iter().any(|controller| controller.maps.namespace == map.namespace) {
+        return Some(UnreadReason::Hidden);
+    }
+    // With variants in its namespace, wva reads the global map of llm-d WVA as a local one.
+    let has_variants = facts.config_maps.namespaces_with_variants.contains(&map.namespace);
+    let is_of_llm_d_wva = facts
+        .controllers
+        .iter()
+        .flatten()
+        .any(|controller| controller.is_llm_d_wva && controller.namespace == map.namespace);
+    if !is_local_name(&map.name) || (is_of_llm_d_wva && !has_variants) {
+        return Some(UnreadReason::OtherNamespace);
+    }
+    let is_enabled = facts.namespaces.iter().any(|namespace| {
+        text(namespace, "/metadata/name") == map.namespace
+            && entry(namespace, "/metadata/labels", CONFIG_ENABLED_LABEL).is_some()
+    });
+    let is_read = is_enabled || has_variants || is_excluded(&facts.namespaces, &map.namespace);
+    (!is_read).then_some(UnreadReason::NoVariants)
+}
+
+/// Of global maps only the first is read, but all of service classes.
+fn reads_global(facts: &Facts, names: &MapNames, map: &ObjectId) -> bool {
+    let Some((role, MapScope::Global)) = names.role(&map.namespace, &map.name) else { return false };
+    let exists = |name: &&str| {
+        facts.config_maps.maps.iter().any(|other| other.namespace == map.namespace && other.name == **name)
+    };
+    role == MapRole::ServiceClasses
+        || names.global_names(role).iter().find(|name| exists(name)).is_some_and(|name| *name == map.name)
+}
