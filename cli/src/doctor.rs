@@ -6,6 +6,7 @@ mod chain;
 mod checks;
 mod cluster_checks;
 mod compare;
+mod config_map_facts;
 mod config_maps;
 mod controllers;
 mod facts;

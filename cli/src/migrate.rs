@@ -7,6 +7,7 @@ mod entry;
 mod global_maps;
 mod maps;
 pub(super) mod objects;
+mod options;
 mod plan;
 mod step;
 mod values;
@@ -18,7 +19,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
-use plan::{Plan, PlanOptions, plan};
+use options::PlanOptions;
+use plan::{Plan, plan};
 use serde_json::{Value, json};
 use wva_rules::{KubernetesVersion, Target, api_group};
 

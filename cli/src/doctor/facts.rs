@@ -17,9 +17,9 @@ use wva_scaling::servers::{ServerSignal, server_metrics};
 use wva_scaling::{Decision, Outcome, decide};
 
 use super::annotation_facts::AnnotationFacts;
+use super::config_map_facts::ConfigMapFacts;
 use super::config_maps::{MapProblem, read_problems};
 use super::controllers::{Controller, list_controllers};
-use super::unread_maps::ConfigMapFacts;
 use super::unreadable::{UnreadableKind, list_or_note};
 use super::wait_limits::WaitLimits;
 use crate::cluster::{

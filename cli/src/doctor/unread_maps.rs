@@ -1,52 +1,16 @@
 //! ConfigMaps with the names of global or local maps that no controller of wva reads.
 
-use std::collections::BTreeSet;
-
 use wva_crds::names::CONFIG_ENABLED_LABEL;
 use wva_rules::{MapNames, MapRole, MapScope};
 
 use super::chain::Finding;
 use super::controllers::Controller;
 use super::facts::Facts;
-use super::unreadable::UnreadableKind;
-use crate::cluster::{Cluster, ObjectId, VARIANTS, entry, id, is_excluded, text};
-use crate::installs::{global_role, is_local_name, list_config_maps};
+use crate::cluster::{ObjectId, entry, is_excluded, text};
+use crate::installs::is_local_name;
 
 /// Names in one line.
 const MAX_NAMES: usize = 8;
-
-/// Maps of the whole cluster, whatever the arguments choose.
-#[derive(Debug, Default)]
-pub(super) struct ConfigMapFacts {
-    /// With a known name.
-    pub(super) maps: Vec<ObjectId>,
-    pub(super) namespaces_with_variants: BTreeSet<String>,
-}
-
-impl ConfigMapFacts {
-    pub(super) async fn read(
-        cluster: &Cluster,
-        controllers: Option<&[Controller]>,
-        unreadable: &mut Vec<UnreadableKind>,
-    ) -> Self {
-        let everywhere = Cluster { namespace: None, ..cluster.clone() };
-        let namespaces = controllers.into_iter().flatten().map(|controller| controller.namespace.clone());
-        let read = async {
-            let maps = list_config_maps(&everywhere, namespaces).await?;
-            Ok::<_, crate::cluster::ListError>((maps, everywhere.list(&VARIANTS).await?))
-        };
-        match read.await {
-            Ok((maps, variants)) => Self {
-                maps: maps.iter().map(id).filter(|map| global_role(&map.name).is_some()).collect(),
-                namespaces_with_variants: variants.iter().map(|variant| id(variant).namespace).collect(),
-            },
-            Err(error) => {
-                unreadable.push(UnreadableKind { plural: "configmaps", reason: error.to_string() });
-                Self::default()
-            }
-        }
-    }
-}
 
 /// Why a map is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use wva_crds::names::{LOCAL_SCALE_TO_ZERO_MAP_NAME, SERVICE_CLASS_MAP_NAME};
 use wva_rules::{MapNames, MapRole};
 
-use super::plan::PlanOptions;
+use super::options::PlanOptions;
 use crate::installs::InstalledController;
 
 const CHART: &str = "workload-variant-autoscaler";

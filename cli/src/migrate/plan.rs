@@ -7,13 +7,12 @@ use serde_json::{Value, json};
 use wva_crds::VariantMode;
 use wva_crds::intent::{Mode, stated_accelerator};
 use wva_crds::names::{ACCELERATOR_LABEL, KIND, MODE_ANNOTATION};
-use wva_rules::{
-    Facts, KubernetesVersion, OtherVariant, Severity, Target, apply_defaults, is_annotated, validate,
-};
+use wva_rules::{Facts, OtherVariant, Severity, Target, apply_defaults, is_annotated, validate};
 
 use super::blueprint::{self, BlueprintConversion};
 use super::entry::Entries;
 use super::objects::set;
+use super::options::PlanOptions;
 use super::step::Step;
 use super::values::ChartValues;
 use super::variant::{self, Conversion};
@@ -21,19 +20,6 @@ use super::{autoscaler, maps};
 use crate::cluster::text;
 use crate::validate::SourceObject;
 use crate::workloads::{WorkloadKey, WorkloadLookup, Workloads, accelerator};
-
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PlanOptions<'a> {
-    pub(super) recommend: bool,
-    /// The list of workloads is complete.
-    pub(super) from_cluster: bool,
-    /// `None`: not known.
-    pub(super) kubernetes: Option<KubernetesVersion>,
-    /// Namespace of the install that reads the global maps.
-    pub(super) controller_namespace: Option<&'a str>,
-    /// Helm release of that install.
-    pub(super) release: Option<&'a str>,
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Plan {

@@ -4,7 +4,8 @@ mod global_maps;
 
 use std::path::PathBuf;
 
-use super::plan::{Plan, PlanOptions, plan};
+use super::options::PlanOptions;
+use super::plan::{Plan, plan};
 use super::{autoscaler, variant, *};
 
 const RECOMMEND: PlanOptions<'static> = PlanOptions {

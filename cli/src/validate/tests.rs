@@ -216,7 +216,7 @@ fn names_look_alikes_that_break_or_hide_something() {
         ("  default: |\n    kvCacheThreshold: 0.8\u{a0}\n", "6:23 ", "it has"),
         (
             "  default: |\n    \u{a0}kvCacheThreshold: 0.8\n",
-            "6:5 ",
+            "5:3 ",
             "did you mean \"kvCacheThreshold\"? it has",
         ),
         ("  default: \"kvCacheThreshold:\\u00a00.8\\nqueueLengthThreshold: 5\"\n", "5:12 ", "line 1 has"),

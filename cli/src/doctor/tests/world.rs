@@ -9,9 +9,9 @@ use wva_scaling::Snapshot;
 
 use crate::cluster::id;
 use crate::doctor::annotation_facts::AnnotationFacts;
+use crate::doctor::config_map_facts::ConfigMapFacts;
 use crate::doctor::controllers::Controller;
 use crate::doctor::facts::{ExternalMetric, Facts, PrometheusSeries, index_decisions, recompute};
-use crate::doctor::unread_maps::ConfigMapFacts;
 use crate::doctor::unreadable::UnreadableKind;
 use crate::doctor::wait_limits::WaitLimits;
 use crate::gpus::ClaimTemplates;

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use wva_crds::entries::{SaturationEntry, read_text};
 
 use super::*;
-use crate::migrate::plan::{Plan, PlanOptions, plan};
+use crate::migrate::options::PlanOptions;
+use crate::migrate::plan::{Plan, plan};
 use crate::migrate::{manifests, workloads_among};
 use crate::validate::findings;
 
