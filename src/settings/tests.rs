@@ -1,5 +1,7 @@
 //! Precedence of sources, errors and warnings.
 
+mod pickers;
+
 use wva_controller::ClientIdentity;
 use wva_crds::settings::map::MapText;
 use wva_rules::RunningSource;
@@ -381,28 +383,4 @@ fn displays_each_value_with_source_and_without_secrets() {
     assert!(given.contains("LEADER_ELECT=true (flag --leader-elect); "), "{given}");
     assert!(defaults.contains("GLOBAL_OPT_INTERVAL=60s; "), "{defaults}");
     assert!(![lines, given, defaults, format!("{settings:?}")].concat().contains("hunter2"));
-}
-
-#[test]
-fn refuses_invalid_picker_token() {
-    for token in ["", "\n", "hun\nter2", "hun ter2"] {
-        let error = refusal(&[("EPP_METRIC_READER_BEARER_TOKEN", token)]);
-        let named =
-            error.contains("EPP_METRIC_READER_BEARER_TOKEN (environment EPP_METRIC_READER_BEARER_TOKEN)");
-        assert!(named && error.contains("use one line"), "{token:?}: {error}");
-        assert!(!error.contains("ter2"), "{error}");
-    }
-}
-
-#[test]
-fn picker_token_is_off_by_default() {
-    use wva_controller::PickerToken;
-    let account = ("EPP_METRIC_READER_SERVICE_ACCOUNT", "reader");
-    let token = |env: &[(&str, &str)]| {
-        settings(&[&[("POD_NAMESPACE", "ns")], env].concat()).controller.unwrap().zero.picker_token
-    };
-    assert!(token(&[]) == PickerToken::None);
-    assert!(token(&[account]) == PickerToken::Account { namespace: "ns".into(), name: "reader".into() });
-    let fixed = PickerToken::Fixed("hunter2".to_owned());
-    assert!(token(&[account, ("EPP_METRIC_READER_BEARER_TOKEN", "hunter2\n")]) == fixed);
 }

@@ -3,10 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod copies;
+mod limits;
 mod objectives;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicBool;
 
 use serde_json::{Value, json};
 use wva_crds::settings::Kind;
@@ -360,21 +360,6 @@ fn stops_parsing_after_64_faults() {
 }
 
 #[test]
-fn a_map_that_is_too_long_is_refused_unread() {
-    let entries: Vec<(String, String)> =
-        (0..60_000).map(|i| (format!("m{i:05}"), "unreadable".to_owned())).collect();
-    let refused = |n: usize| {
-        let object = map(&entries[..n]);
-        let denied = validate_map(&MapFacts::new(&object, "ns", SATURATION));
-        denied.denials().map(|v| (v.field.clone(), v.message.clone())).collect::<Vec<_>>()
-    };
-    let message = "cannot read the entry: the map has 60000, and at most 10000 are read; delete those that repeat the \
-                   default entry";
-    assert_eq!(refused(60_000), [("data".to_owned(), message.to_owned())]);
-    assert!(refused(10_000).iter().all(|(field, _)| field != "data"), "its entries are judged");
-}
-
-#[test]
 fn many_stored_faults_do_not_block_updates() {
     let mut entries: Vec<(String, String)> =
         (0..100).map(|i| (format!("m{i:02}"), format!("model_id: m{i}\nunknown: 1\n"))).collect();
@@ -389,13 +374,4 @@ fn many_stored_faults_do_not_block_updates() {
     let object = map(&entries);
     let denied: Vec<_> = validate_map(&update(&old, &object)).denials().map(|v| v.field.clone()).collect();
     assert_eq!(denied, ["data.worse.unknown"]);
-}
-
-#[test]
-fn a_cancelled_review_parses_no_entry() {
-    let object = map(&[("a", "kvCacheThreshold: x")]);
-    let cancelled = AtomicBool::new(true);
-    let mut facts = MapFacts::new(&object, "ns", SATURATION);
-    facts.cancelled = Some(&cancelled);
-    assert!(validate_map(&facts).violations.is_empty());
 }
