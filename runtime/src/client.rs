@@ -11,6 +11,8 @@ use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use tower::BoxError;
 
+pub use proxy::is_loopback;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no answer from the API server within {0:?} (REST_CLIENT_TIMEOUT)")]
 struct RequestTimeout(Duration);
@@ -39,7 +41,7 @@ pub struct InferError(String);
 /// # Errors
 /// No usable service account or kubeconfig.
 pub async fn client(limit: Option<Duration>) -> Result<Client, ClientError> {
-    new_client(infer_config().await?, limit)
+    new_client(KubeOptions::default().config().await?, limit)
 }
 
 /// Choices of a command line, as kubectl's options of the same names.
@@ -92,16 +94,13 @@ pub async fn client_with_url(
 /// # Errors
 /// As [`client`].
 pub async fn client_without_retries(limit: Duration) -> Result<Client, ClientError> {
-    let mut config = infer_config().await?;
+    let mut config = KubeOptions::default().config().await?;
     config.default_retry = false;
     new_client(config, Some(limit))
 }
 
 async fn infer_config() -> Result<kube::Config, ClientError> {
-    let found = kube::Config::infer().await;
-    let mut config = found.map_err(|error| ClientError::NotConfigured(InferError(error.to_string())))?;
-    config.proxy_url = proxy::for_server(&config.cluster_url, Kubeconfig::read().ok(), None);
-    Ok(config)
+    kube::Config::infer().await.map_err(|error| ClientError::NotConfigured(InferError(error.to_string())))
 }
 
 fn new_client(mut config: kube::Config, limit: Option<Duration>) -> Result<Client, ClientError> {

@@ -71,44 +71,58 @@ pub fn client_config(trust: Trust, identity: Option<ClientIdentity>) -> Result<C
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder =
         ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
-    let builder = builder.dangerous().with_custom_certificate_verifier(verifier(trust, &provider)?);
+    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier(trust, &provider)?));
     match identity {
         Some(ClientIdentity { chain, key }) => builder.with_client_auth_cert(chain, key),
         None => Ok(builder.with_no_client_auth()),
     }
 }
 
-fn verifier(
-    trust: Trust,
-    provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ServerCertVerifier>, rustls::Error> {
-    let (given, with_system) = match trust {
-        Trust::Any => return Ok(Arc::new(Unverified(provider.clone()))),
-        Trust::Only(given) => (given, false),
-        Trust::WithSystem(given) => (given, true),
+fn verifier(trust: Trust, provider: &Arc<CryptoProvider>) -> Result<Verifier, rustls::Error> {
+    let trusted = match trust {
+        Trust::Any => None,
+        Trust::Only(given) => Some(CaTrust::new(RootCertStore::empty(), given, provider)?),
+        Trust::WithSystem(given) => {
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            Some(CaTrust::new(roots, given, provider)?)
+        }
     };
-    let mut roots = RootCertStore::empty();
-    if with_system {
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    }
-    for certificate in &given {
-        roots.add(certificate.clone())?;
-    }
-    // A verifier refuses an empty store, and an empty store verifies nothing.
-    if roots.is_empty() {
-        return Err(rustls::Error::General("no CA is given, and the system has none".to_owned()));
-    }
-    let library = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
-    let library = library.map_err(|error| rustls::Error::General(error.to_string()))?;
-    Ok(Arc::new(Verifier { library, given }))
+    Ok(Verifier { provider: provider.clone(), trusted })
+}
+
+#[derive(Debug)]
+struct Verifier {
+    provider: Arc<CryptoProvider>,
+    /// `None`: every certificate whose key the server has.
+    trusted: Option<CaTrust>,
 }
 
 /// The library's verifier, and the given certificates themselves. Prometheus often has a certificate that no CA
 /// signed, and users give that one as its CA: Go and curl accept it, and the library does not.
 #[derive(Debug)]
-struct Verifier {
+struct CaTrust {
     library: Arc<WebPkiServerVerifier>,
     given: Vec<CertificateDer<'static>>,
+}
+
+impl CaTrust {
+    fn new(
+        mut roots: RootCertStore,
+        given: Vec<CertificateDer<'static>>,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Self, rustls::Error> {
+        for certificate in &given {
+            roots.add(certificate.clone())?;
+        }
+        let library = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
+        let failed = |error| {
+            rustls::Error::General(format!(
+                "no CA is given, and the system has none that can be used: {error}"
+            ))
+        };
+        Ok(Self { library: library.map_err(failed)?, given })
+    }
 }
 
 impl ServerCertVerifier for Verifier {
@@ -120,10 +134,12 @@ impl ServerCertVerifier for Verifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let verdict =
-            self.library.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        let Some(CaTrust { library, given }) = &self.trusted else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        let verdict = library.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         let Err(error) = verdict else { return verdict };
-        if !is_about_issuer(&error) || !self.given.iter().any(|given| given == end_entity) {
+        if !is_about_issuer(&error) || !given.iter().any(|given| given == end_entity) {
             return Err(error);
         }
         check_dates(end_entity, now)?;
@@ -137,7 +153,7 @@ impl ServerCertVerifier for Verifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.library.verify_tls12_signature(message, cert, dss)
+        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -146,11 +162,11 @@ impl ServerCertVerifier for Verifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.library.verify_tls13_signature(message, cert, dss)
+        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.library.supported_verify_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 
@@ -175,45 +191,6 @@ fn check_dates(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Ce
         return Err(CertificateError::Expired);
     }
     Ok(())
-}
-
-/// Accepts every certificate whose key the server has.
-#[derive(Debug)]
-struct Unverified(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Unverified {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 /// What a failed TLS connection says of its cause. The caller knows which setting to change.

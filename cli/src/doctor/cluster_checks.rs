@@ -121,7 +121,7 @@ fn unreviewed_controllers(facts: &Facts) -> impl Iterator<Item = Finding> {
 
 /// Admission denies them, but an older map may have them.
 fn ignored_map_parts(facts: &Facts) -> impl Iterator<Item = Finding> {
-    facts.map_problems.iter().map(|MapProblem { map, violation }| {
+    facts.config_maps.problems.iter().map(|MapProblem { map, violation }| {
         let Violation { code, field, message, .. } = violation;
         Finding::warning(
             format!("{}/{}: {field}: {message} [{code}]", map.namespace, map.name),

@@ -18,7 +18,6 @@ use wva_scaling::{Decision, Outcome, decide};
 
 use super::annotation_facts::AnnotationFacts;
 use super::config_map_facts::ConfigMapFacts;
-use super::config_maps::{MapProblem, read_problems};
 use super::controllers::{Controller, list_controllers};
 use super::unreadable::{UnreadableKind, list_or_note};
 use super::wait_limits::WaitLimits;
@@ -72,7 +71,6 @@ pub(super) struct Facts {
     pub(super) annotations: AnnotationFacts,
     pub(super) namespaces: Vec<Value>,
     pub(super) controllers: Option<Vec<Controller>>,
-    pub(super) map_problems: Vec<MapProblem>,
     pub(super) config_maps: ConfigMapFacts,
     pub(super) leaders: Leaders,
     /// What the leaders last read of endpoint pickers.
@@ -110,8 +108,8 @@ impl Facts {
         let pods = list_or_note(cluster, &PODS, &mut unreadable).await;
         let wait_limits = WaitLimits::read(cluster, (&pickers, &pods), &mut unreadable).await;
         let controllers = list_controllers(cluster, arguments, &mut unreadable).await;
-        let known = controllers.as_deref().unwrap_or_default();
-        let map_problems = read_problems(cluster, known, &variants, &mut unreadable).await;
+        let config_maps =
+            ConfigMapFacts::read(cluster, controllers.as_deref(), &variants, &mut unreadable).await;
         // Monitors may be in any namespace.
         let everywhere = Cluster { namespace: None, ..cluster.clone() };
         Ok(Self {
@@ -132,9 +130,8 @@ impl Facts {
             autoscalers,
             scaled_objects,
             namespaces: list_or_note(cluster, &NAMESPACES, &mut unreadable).await,
-            config_maps: ConfigMapFacts::read(cluster, controllers.as_deref(), &mut unreadable).await,
+            config_maps,
             controllers,
-            map_problems,
             decisions: index_decisions(&outcomes),
             pickers,
             wait_limits,

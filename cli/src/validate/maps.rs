@@ -9,15 +9,9 @@ use wva_rules::{MapNames, MapRole, MapScope};
 
 use super::objects::Object;
 use crate::cluster::{entry, items, text};
-use crate::installs::map_names;
+use crate::installs::{global_role, map_names};
 
 const CHART: &str = "workload-variant-autoscaler";
-/// Suffixes of the chart's ConfigMaps, after the release name.
-const CHART_SUFFIXES: [(&str, MapRole); 3] = [
-    ("-variantautoscaling-config", MapRole::Main),
-    ("-wva-saturation-scaling-config", MapRole::Saturation),
-    ("-service-classes-config", MapRole::ServiceClasses),
-];
 
 #[derive(Debug)]
 pub(super) struct InstallNames {
@@ -77,7 +71,7 @@ impl InstallNames {
 
 /// Requires the labels of the chart, or keys that only wva knows: other objects may use such names.
 fn role_in_chart(map: &Object) -> Option<(MapRole, MapScope)> {
-    let (_, role) = CHART_SUFFIXES.into_iter().find(|(suffix, _)| map.name.ends_with(suffix))?;
+    let role = global_role(&map.name)?;
     (has_chart_labels(map) || has_known_key(map, role)).then_some((role, MapScope::Global))
 }
 

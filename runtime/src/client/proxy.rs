@@ -1,6 +1,8 @@
 //! The proxy on the way to the API server, chosen as kubectl does. kube's own choice compares `NO_PROXY` with the proxy in
 //! place of the API server.
 
+use std::net::IpAddr;
+
 use axum::http::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::config::Kubeconfig;
@@ -31,11 +33,9 @@ fn from_environment(
     matcher: &Matcher,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Option<Uri> {
-    let host = server.host()?.trim_matches(['[', ']']);
-    let is_loopback = host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
     // The matcher applies `*` to names only.
     let is_off = ["NO_PROXY", "no_proxy"].iter().any(|name| variable(name).is_some_and(|v| v.trim() == "*"));
-    if is_loopback || is_off || matcher.intercept(server).is_none() {
+    if is_loopback(server.host()?) || is_off || matcher.intercept(server).is_none() {
         return None;
     }
     // The matcher separates the password from the URL, and kube expects it there.
@@ -48,6 +48,13 @@ fn from_environment(
         .chain(&["ALL_PROXY", "all_proxy"])
         .find_map(|name| variable(name).filter(|v| !v.is_empty()));
     parse(&set?)
+}
+
+/// Whether a host of a URL is this machine.
+#[must_use]
+pub fn is_loopback(host: &str) -> bool {
+    let host = host.trim_matches(['[', ']']);
+    host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 fn parse(url: &str) -> Option<Uri> {

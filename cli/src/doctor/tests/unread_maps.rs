@@ -1,7 +1,11 @@
-//! ConfigMaps that wva does not read.
+//! ConfigMaps that wva does not read, and those whose contents it judges.
+
+use std::collections::BTreeSet;
 
 use super::*;
 use crate::cluster::ObjectId;
+use crate::doctor::config_map_facts::problems;
+use crate::doctor::controllers::Controller;
 use crate::doctor::unread_maps::check_unread_maps;
 
 /// Checks maps next to one wva in the namespace `wva`, and variants in `prod`. `want`: the part of the finding, or empty.
@@ -70,4 +74,18 @@ fn local_maps_without_variants_are_named() {
     ] {
         check_maps(&map, "", |w| w.namespaces.push(json!({"metadata": metadata})));
     }
+}
+
+#[test]
+fn maps_of_controllers_and_next_to_variants_are_judged() {
+    let controllers: Vec<Controller> = World::new().facts().controllers.unwrap();
+    let own = controllers[0].maps.namespace.clone();
+    let map = |namespace: &str, name: &str| json!({"metadata": {"name": name, "namespace": namespace}, "binaryData": {"qwen": "/w=="}});
+    let local = "wva-saturation-scaling-config";
+    let maps =
+        [map(&own, local), map("prod", local), map("empty", local), map("prod", "capacity-scaling-config")];
+    let with_variants = BTreeSet::from(["prod".to_owned()]);
+    let found = problems(&controllers, &with_variants, &maps);
+    let found: Vec<String> = found.iter().map(|p| format!("{}/{}", p.map.namespace, p.map.name)).collect();
+    assert_eq!(found, [format!("{own}/{local}"), format!("prod/{local}")]);
 }

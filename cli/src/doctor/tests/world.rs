@@ -192,7 +192,6 @@ impl World {
             annotations: self.annotations,
             namespaces: self.namespaces,
             controllers: Some(controllers.collect()),
-            map_problems: Vec::new(),
             config_maps: self.config_maps,
             pickers: self.pickers,
             wait_limits: self.wait_limits,

@@ -2,12 +2,12 @@
 //! stay in use.
 
 use std::io;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Url};
 use wva_crds::text::causes;
+use wva_runtime::client::is_loopback;
 use wva_runtime::tls::{self, Trust, certificates, client_config};
 
 use super::connection::ServerName;
@@ -209,7 +209,7 @@ fn create_client(config: &PrometheusConfig, contents: &Contents) -> Result<Clien
         builder = builder.redirect(Policy::none());
     }
     builder = with_tls(builder, config, contents)?;
-    if is_loopback(&config.base_url) {
+    if Url::parse(&config.base_url).is_ok_and(|url| url.host_str().is_some_and(is_loopback)) {
         // As Go does: a proxy has another loopback.
         builder = builder.no_proxy();
     }
@@ -218,14 +218,6 @@ fn create_client(config: &PrometheusConfig, contents: &Contents) -> Result<Clien
         builder = builder.no_proxy().dns_resolver(server_name);
     }
     builder.build().map_err(|e| ClientError::Http { problem: causes(&e) })
-}
-
-fn is_loopback(url: &str) -> bool {
-    let url = Url::parse(url).ok();
-    let host = url.as_ref().and_then(Url::host_str).map(|host| host.trim_matches(['[', ']']));
-    host.is_some_and(|host| {
-        host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
-    })
 }
 
 fn with_tls(
