@@ -37,7 +37,7 @@ test-quick: ## Run formatting, clippy, unit and property tests, and tests on soc
 
 test-long: tools ## Run the nightly tests: laws over 10,000 cases, fuzzing, and every long experiment
 	PROPTEST_CASES=10000 tests/run.sh all
-	$(MAKE) fuzz test-faults test-bad-input test-consumers test-from-zero test-install test-outages test-rollouts test-router test-scale-down test-scaling test-side-by-side test-throughput test-versions test-zero
+	$(MAKE) fuzz test-faults test-bad-input test-consumers test-from-zero test-image test-install test-outages test-rollouts test-router test-scale-down test-scaling test-side-by-side test-throughput test-versions test-zero
 
 lint: ## Check formatting, clippy, purity of the pure crates, dependencies between crates
 	@tests/lint.sh
@@ -63,28 +63,28 @@ generate: ## Write generated files: CRD, schemas of ConfigMap entries, webhook c
 	WVA_GENERATE=1 $(CARGO) test --quiet --workspace --test program generated::
 
 demo: tools build ## Show the main job on a real control plane, and write its report to target/demo (KEEP=1 leaves it running)
-	@$(TARGET)/debug/wva-experiments demo --wva $(TARGET)/debug/wva --folder $(TARGET)/demo $(if $(KEEP),--keep)
+	@$(TARGET)/debug/wva-experiments demo --programs $(TARGET)/debug --folder $(TARGET)/demo $(if $(KEEP),--keep)
 
 bench: tools ## Measure the release binary on a real control plane: idle memory with 10 variants
-	$(CARGO) build --release --bin wva
-	@$(CARGO) run --quiet --package wva-experiments -- bench --wva $(TARGET)/release/wva
+	$(CARGO) build --release --bin manager
+	@$(CARGO) run --quiet --package wva-experiments -- bench --programs $(TARGET)/release
 
 bench-idle: tools ## Measure the idle release binary with 1,000 variants for 10 minutes: start, requests to the API server, memory
-	$(CARGO) build --release --bin wva
-	@$(CARGO) run --quiet --package wva-experiments -- bench-idle --wva $(TARGET)/release/wva
+	$(CARGO) build --release --bin manager
+	@$(CARGO) run --quiet --package wva-experiments -- bench-idle --programs $(TARGET)/release
 
 bench-admission: tools ## Measure reviews of the release binary under load with 1,000 variants, and creates with and without webhooks
-	$(CARGO) build --release --bin wva
+	$(CARGO) build --release --bin manager
 	$(CARGO) bench --quiet --package wva-rules --bench pass
-	@$(CARGO) run --quiet --package wva-experiments -- bench-admission --wva $(TARGET)/release/wva --criterion $(TARGET)/criterion --folder $(TARGET)/bench
+	@$(CARGO) run --quiet --package wva-experiments -- bench-admission --programs $(TARGET)/release --criterion $(TARGET)/criterion --folder $(TARGET)/bench
 
 bench-cycle: tools ## Measure rounds of queries and cycles of the release binary with 1,000 models and 4,000 pods in NAMESPACES (20) namespaces on a real Prometheus
-	$(CARGO) build --release --bin wva
-	@$(CARGO) run --quiet --package wva-experiments -- bench-cycle --wva $(TARGET)/release/wva --folder $(TARGET)/bench $(if $(NAMESPACES),--namespaces $(NAMESPACES))
+	$(CARGO) build --release --bin manager
+	@$(CARGO) run --quiet --package wva-experiments -- bench-cycle --programs $(TARGET)/release --folder $(TARGET)/bench $(if $(NAMESPACES),--namespaces $(NAMESPACES))
 
 bench-tenants: tools ## Measure the memory of the release binary next to large objects of foreign namespaces and hostile metrics pages (10 minutes)
-	$(CARGO) build --release --bin wva
-	@$(CARGO) run --quiet --package wva-experiments -- bench-tenants --wva $(TARGET)/release/wva
+	$(CARGO) build --release --bin manager
+	@$(CARGO) run --quiet --package wva-experiments -- bench-tenants --programs $(TARGET)/release
 
 bench-decide: ## Measure the decisions of a cycle for 100 to 10,000 variants, and the choice by cost against the least cost (3 minutes)
 	$(CARGO) bench --quiet --package wva-scaling --bench decide
@@ -132,20 +132,20 @@ bench-windows: ## Means of the throughput analyzer over all scenarios of hours, 
 
 test-bad-input: tools ## Send bad input of every kind to the release binary during valid reviews; some five minutes
 	$(CARGO) build --release --workspace --bins
-	@ulimit -n $$(ulimit -Hn) && $(TARGET)/release/wva-experiments faults --wva $(TARGET)/release/wva
+	@ulimit -n $$(ulimit -Hn) && $(TARGET)/release/wva-experiments faults --programs $(TARGET)/release
 
 test-consumers: tools build ## Run KEDA, cert-manager and the Prometheus operator as processes with wva; 10 minutes once they are built
-	@$(TARGET)/debug/wva-experiments consumers --wva $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))
+	@$(TARGET)/debug/wva-experiments consumers --programs $(TARGET)/debug $(if $(ONLY),--only $(ONLY))
 
 test-engines: tools build ## Run real vLLM servers on this machine's CPU under load, and check what wva makes of them; 15 minutes, once 6 GB are installed in target/engines
 	@tests/engines/install.sh
 	@python3 tests/engines/sglang_names.py tests/fixtures/model-servers/sglang-names.txt $(TARGET)/engines/sglang
 	@python3 tests/engines/sglang_names.py tests/fixtures/model-servers/sglang-names.txt $(TARGET)/engines/sglang --newest
-	@$(TARGET)/debug/wva-experiments engines --wva $(TARGET)/debug/wva --folder $(TARGET)/engines
+	@$(TARGET)/debug/wva-experiments engines --programs $(TARGET)/debug --folder $(TARGET)/engines
 
 test-faults: tools build ## Test faults of certificates, leadership and shutdown in full on the release binary; half an hour
-	$(CARGO) build --release --bin wva
-	@FULL=1 WVA_PROGRAM=$(abspath $(TARGET))/release/wva $(CARGO) test --workspace --test e2e operations::$(ONLY) -- --nocapture
+	$(CARGO) build --release --bin manager
+	@FULL=1 WVA_PROGRAMS=$(abspath $(TARGET))/release $(CARGO) test --workspace --test e2e operations::$(ONLY) -- --nocapture
 
 test-image: ## Take the steps of the Dockerfile in a clean folder and check sizes, paths, notices; some ten minutes
 	@tests/image.sh
@@ -163,15 +163,15 @@ compare-decisions: ## Compare the answers of `wva decide` with those of the comm
 	@tests/compare-decisions.sh $(PREVIOUS)
 
 test-outages: tools ## Test every kind of outage of Prometheus, 3 minutes each, with the release binary; some 25 minutes
-	$(CARGO) build --release --bin wva
-	@$(CARGO) run --quiet --package wva-experiments -- outages --wva $(TARGET)/release/wva $(if $(ONLY),--only $(ONLY))
+	$(CARGO) build --release --bin manager
+	@$(CARGO) run --quiet --package wva-experiments -- outages --programs $(TARGET)/release $(if $(ONLY),--only $(ONLY))
 
 test-from-zero: tools ## Wake 500 models from zero with the release binary, and watch a hundred at zero; some four minutes
-	$(CARGO) build --release --bin wva
-	@$(CARGO) run --quiet --package wva-experiments -- from-zero --wva $(TARGET)/release/wva
+	$(CARGO) build --release --bin manager
+	@$(CARGO) run --quiet --package wva-experiments -- from-zero --programs $(TARGET)/release
 
 test-scale-down: tools build ## Scale busy models down 200 times where one replica is idle, and count lost requests; some six minutes
-	@$(TARGET)/debug/wva-experiments scale-down --wva $(TARGET)/debug/wva
+	@$(TARGET)/debug/wva-experiments scale-down --programs $(TARGET)/debug
 
 test-rollouts: tools build ## Roll 20 replicas out under constant load on the real HPA, and print the table; some seven minutes
 	@$(CARGO) test --workspace --test e2e rollout:: -- --nocapture --ignored
@@ -185,13 +185,13 @@ test-scaling: tools build ## Print timelines of variants under load while the cl
 	@FULL=1 $(CARGO) test --workspace --test e2e scaling::$(ONLY) -- --nocapture
 
 test-side-by-side: tools build ## Move variants between two controllers with an instance and one without; 10 minutes
-	@$(TARGET)/debug/wva-experiments side-by-side --wva $(TARGET)/debug/wva
+	@$(TARGET)/debug/wva-experiments side-by-side --programs $(TARGET)/debug
 
 test-throughput: tools build ## Change the load of an emulated engine in steps for LASTS (60m), and compare what is learnt with the truth
-	@$(TARGET)/debug/wva-experiments throughput --wva $(TARGET)/debug/wva --lasts $(or $(LASTS),60m)
+	@$(TARGET)/debug/wva-experiments throughput --programs $(TARGET)/debug --lasts $(or $(LASTS),60m)
 
 test-zero: tools build ## Take idle models to zero and back 200 times under random requests, outages and killed leaders; some 35 minutes
-	@$(TARGET)/debug/wva-experiments zero --wva $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))
+	@$(TARGET)/debug/wva-experiments zero --programs $(TARGET)/debug $(if $(ONLY),--only $(ONLY))
 
 fuzz: ## Run every fuzz target for SECONDS each (60); without nightly Rust, the same targets under proptest
 	@SECONDS_EACH=$(SECONDS) tests/fuzz/run.sh

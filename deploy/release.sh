@@ -3,7 +3,9 @@
 # SHA256SUMS), notes.md, and tree/, the files that the manifests archive has. Puts in owner, version and digest of the
 # image. Fails, with file and line, where a placeholder is left.
 #
-#   deploy/release.sh OWNER[/NAME] VERSION sha256:DIGEST OUT [PROGRAMS]
+#   deploy/release.sh OWNER[/NAME] VERSION sha256:DIGEST sha256:DIGEST OUT [PROGRAMS]
+#
+# The digests are those of the images of the manager and of the commands.
 #
 # With ARTIFACTHUB_REPOSITORY_ID it also writes artifacthub-repo.yml.
 #
@@ -11,13 +13,15 @@
 # the image as image-ARCH/*.spdx. Without it the release has no archives, SBOMs, krew.yaml and install-cli.sh.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-usage() { echo "usage: release.sh OWNER[/NAME] VERSION sha256:DIGEST OUT [PROGRAMS]" >&2; exit 2; }
+usage() { echo "usage: release.sh OWNER[/NAME] VERSION sha256:DIGEST sha256:DIGEST OUT [PROGRAMS]" >&2; exit 2; }
 fail() { printf 'release.sh: %s\n' "$*" >&2; exit 1; }
-[ $# -ge 4 ] || usage
-repository=$1 version=$2 digest=$3 out=$4 programs=${5:-}
+[ $# -ge 5 ] || usage
+repository=$1 version=$2 digest=$3 cli_digest=$4 out=$5 programs=${6:-}
 case $repository in */*) ;; *) repository=$repository/wva ;; esac
 [[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] || fail "'$version' is not a version such as 1.2.3 or 1.2.3-rc.1"
-[[ $digest =~ ^sha256:[0-9a-f]{64}$ ]] || fail "'$digest' is not the digest of an image"
+for one in "$digest" "$cli_digest"; do
+  [[ $one =~ ^sha256:[0-9a-f]{64}$ ]] || fail "'$one' is not the digest of an image"
+done
 image=ghcr.io/${repository,,}
 pinned=$image@$digest
 helm=${HELM:-helm}
@@ -56,11 +60,11 @@ copy_tree() {
 
 edit_tree() {
   cd "$tree"
-  sed -i -E "s#^(version|appVersion): .*#\1: $version#; s#^( +image: )[^ ]*#\1$pinned#" $chart/Chart.yaml
+  sed -i -E "s#^(version|appVersion): .*#\1: $version#; s#^( +image: )[^ ]*-cli:.*#\1$image-cli@$cli_digest#; s#^( +image: )[^ @]*:[^ @]*\$#\1$pinned#" $chart/Chart.yaml
   [[ $version != *-* ]] || sed -i 's#^annotations:#&\n  artifacthub.io/prerelease: "true"#' $chart/Chart.yaml
-  sed -i -E "/^image:/,/^[a-z]/ s#^  tag: .*#  tag: \"$digest\"#" $chart/values.yaml
+  sed -i -E "/^image:/,/^[a-z]/ s#^  tag: .*#  tag: \"$digest\"#; /^test:/,/^[a-z]/ s#^    tag: .*#    tag: \"$cli_digest\"#" $chart/values.yaml
   sed -i -E "s#^( +)newTag: .*#\1digest: $digest#" config/base/kustomization.yaml
-  sed -i -E "s#^( +image: )wva:.*#\1$pinned#" deploy/examples/*.yaml
+  sed -i -E "s#^( +image: )wva-cli:.*#\1$image-cli@$cli_digest#" deploy/examples/*.yaml
   # Paragraphs for readers of the repository: that no release is published yet, what OWNER stands for.
   { grep -rlF -- '<!-- not in a release: begin -->' . || true; } | xargs -r sed -i '/<!-- not in a release: begin -->/,/<!-- not in a release: end -->/d'
   charts/readme.sh
@@ -110,7 +114,7 @@ helm upgrade --install workload-variant-autoscaler oci://ghcr.io/$(cut -d / -f 1
 curl -fsSL https://github.com/$repository/releases/download/v$version/install-cli.sh | sh
 \`\`\`
 
-Image: \`$image:$version\`, \`$digest\`. [Installation](docs/getting-started/install.md) covers Kustomize, upgrades and
+Images: \`$image:$version\`, \`$digest\`, and with the commands \`$image-cli:$version\`, \`$cli_digest\`. [Installation](docs/getting-started/install.md) covers Kustomize, upgrades and
 removal; [the security policy](SECURITY.md) says how to verify a release.
 
 TEXT
@@ -119,7 +123,7 @@ TEXT
 
 # Prints file and line of each placeholder: in text, and in the programs, which have the address of their rules.
 placeholders() {
-  local place='(^|[^A-Z_])OWNER([^A-Z_]|$)|localhost/[a-z]|REPLACE_?ME|CHANGE_?ME|TODO|FIXME|your-org|image: "?wva[:"]|SHA256-[a-z]|vVERSION|@example\.'
+  local place='(^|[^A-Z_])OWNER([^A-Z_]|$)|localhost/[a-z]|REPLACE_?ME|CHANGE_?ME|TODO|FIXME|your-org|image: "?wva(-cli)?[:"]|SHA256-[a-z]|vVERSION|@example\.'
   (cd "$out" && grep -rnIE "$place" tree assets notes.md | sed 's#^tree/##' | cut -c1-200)
   [ -z "$programs" ] || grep -rlaE 'github\.com/OWNER|ghcr\.io/OWNER' "$programs"
 }
@@ -134,7 +138,9 @@ left=$(placeholders) || true
 [ -z "$left" ] || fail "placeholders are left:"$'\n'"$left"
 "$helm" package "$tree/$chart" --destination "$assets" > /dev/null
 render=$("$helm" template release "$assets/workload-variant-autoscaler-$version.tgz" --set wva.prometheus.baseURL=http://prometheus)
-grep -qF "image: \"$pinned\"" <<<"$render" || fail "the packaged chart does not render the image $pinned"
+for one in "$pinned" "$image-cli@$cli_digest"; do
+  grep -qF "image: \"$one\"" <<<"$render" || fail "the packaged chart does not render the image $one"
+done
 mv "$tree" "$out/wva-$version"
 pack "$assets/wva-$version-manifests.tar.gz" "$out" "wva-$version"
 mv "$out/wva-$version" "$tree"

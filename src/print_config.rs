@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Context as _;
 use clap::ArgMatches;
-use wva_cli::print;
+use wva_runtime::terminal::{harmless, print_unchecked};
 
 use crate::settings::{MainMap, MapName, RetryLimit, Sources};
 use crate::start::read_main_map;
@@ -29,6 +29,6 @@ pub(crate) async fn print_config(arguments: &ArgMatches) -> anyhow::Result<()> {
     for warning in warnings {
         let _ = writeln!(text, "# warning: {warning}");
     }
-    print(&(text + &settings.lines()))?;
+    print_unchecked(&harmless(&(text + &settings.lines()), false)).context("cannot write to standard output")?;
     Ok(())
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Takes the steps of the Dockerfile without a container runtime, in a clean folder: context, stubs, build of dependencies,
-# build of wva, root file system, notices. Then checks the result: wva runs in that root under both names, contains no path
-# of this machine, and all files fit into 25 MiB. Prints the table of sizes. `tests/image.sh FOLDER` keeps the folder.
+# Takes the steps of the Dockerfile for the image of the manager without a container runtime, in a clean folder: context,
+# stubs, build of dependencies, build of the program, root file system, notices. Then checks the result: the manager runs in
+# that root, contains no path of this machine and no crate of the commands, and all files fit into 15 MiB. Prints the table
+# of sizes. `tests/image.sh FOLDER` keeps the folder.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 keep=${1:-}
@@ -9,7 +10,7 @@ folder=${keep:-$(mktemp -d)}
 trap '[ -n "$keep" ] || rm -rf "$folder"' EXIT
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
-limit=$((25 * 1024 * 1024))
+limit=$((15 * 1024 * 1024))
 fail() { printf 'image: %s\n' "$*" >&2; exit 1; }
 
 # The context: tracked files that .dockerignore admits.
@@ -34,7 +35,7 @@ mkdir -p "$folder/src"
 cp -a "$folder/manifests/." "$folder/src"
 cd "$folder/src"
 unset CARGO_TARGET_DIR
-step deploy/image/build.sh
+step deploy/image/build.sh manager
 cd - > /dev/null
 context "$folder/src"
 cd "$folder/src"
@@ -42,24 +43,23 @@ find . -path ./target -prune -o -name '*.rs' -exec touch {} +
 SOURCE_DATE_EPOCH=$(git -C "$OLDPWD" log -1 --format=%ct)
 revision=$(git -C "$OLDPWD" rev-parse HEAD)
 export SOURCE_DATE_EPOCH WVA_REVISION=$revision
-step deploy/image/build.sh 2>&1 | tee "$folder/second"
+step deploy/image/build.sh manager 2>&1 | tee "$folder/second"
 # Crates of the workspace have their folder in the output. The layer of the stubs must already have compiled all others.
 again=$(grep -E '^ +Compiling [^(]+$' "$folder/second" || true)
 [ -z "$again" ] || fail "dependencies are compiled again for every commit: $again"
 rm -rf "$folder/image"
-step deploy/image/rootfs.sh target/release/wva "$folder/image"
-step deploy/image/notices.sh "$folder/image/usr/share/doc/wva"
+step deploy/image/rootfs.sh target/release/manager "$folder/image"
+step deploy/image/notices.sh manager "$folder/image/usr/share/doc/wva"
 
 echo "== the result"
 enter=(unshare --mount chroot --userspec=65532:65532)
 [ "$(id -u)" = 0 ] || enter=(unshare --user --map-root-user chroot)
-for name in /wva /manager; do
-  "${enter[@]}" "$folder/image" $name --version > "$folder/version" || fail "$name does not run in the image's root"
-done
+"${enter[@]}" "$folder/image" /manager --version > "$folder/version" || fail "/manager does not run in the image's root"
 cat "$folder/version"
 grep -qF "revision $revision" "$folder/version" || fail "the program does not report revision $revision"
-! grep -qaF -e "$folder" -e "${CARGO_HOME:-$HOME/.cargo}/registry" "$folder/image/wva" || fail "the program names a folder of this machine"
-sha256sum "$folder/image/wva" | cut -c1-64
+! grep -qaF -e "$folder" -e "${CARGO_HOME:-$HOME/.cargo}/registry" "$folder/image/manager" || fail "the program names a folder of this machine"
+sha256sum "$folder/image/manager" | cut -c1-64
+! grep -E '^PackageName: wva-(cli|simulator)$' "$folder/image/usr/share/doc/wva/sbom.spdx" || fail "the manager has crates of the commands"
 grep -c '^PackageName:' "$folder/image/usr/share/doc/wva/sbom.spdx" | sed 's/$/ crates in sbom.spdx/'
 zgrep -c '^====$' "$folder/image/usr/share/doc/wva/NOTICES.gz" | sed 's/$/ texts in NOTICES.gz/'
 cd "$folder/image"
@@ -67,4 +67,4 @@ find . -type f -printf '%s %p\n' | sort -rn | awk '{ printf "%10.2f MiB  %s\n", 
 size=$(find . -type f -printf '%s\n' | awk '{ all += $1 } END { print all }')
 packed=$(tar -c . | gzip -9 | wc -c)
 awk -v size="$size" -v packed="$packed" 'BEGIN { printf "%10.2f MiB  all of it, %.2f MiB packed\n", size / 1048576, packed / 1048576 }'
-[ "$size" -le $limit ] || fail "it has $size bytes, more than 25 MiB"
+[ "$size" -le $limit ] || fail "it has $size bytes, more than 15 MiB"

@@ -14,5 +14,7 @@ if [ "$(cat "$previous/commit" 2> /dev/null)" != "$commit" ]; then
   echo "$commit" > "$previous/commit"
 fi
 cd "$previous"
-(cd source && CARGO_TARGET_DIR=$PWD/../target cargo build --quiet --locked --bin wva) >&2
+(cd source && CARGO_TARGET_DIR=$PWD/../target cargo build --quiet --locked --package wva --bins) >&2
+# One program was both before: under this name it runs webhook and controller.
+[ -e source/src/bin/manager.rs ] || ln -sf wva target/debug/manager
 echo "$PWD/target/debug/wva"

@@ -18,8 +18,8 @@ fault() { printf 'release: %s\n' "$*" >&2; faults=$((faults + 1)); }
 holds() { grep -qF -- "$2" <<<"$1" || fault "$3: lacks $2"; }
 
 # An owner with capitals, which an image must not have, and a name that is not wva.
-repository=Made-Up/wva-fork version=1.2.3-rc.1 digest=sha256:$(printf 'a%.0s' {1..64})
-image=ghcr.io/made-up/wva-fork@$digest
+repository=Made-Up/wva-fork version=1.2.3-rc.1 digest=sha256:$(printf 'a%.0s' {1..64}) cli_digest=sha256:$(printf 'b%.0s' {1..64})
+image=ghcr.io/made-up/wva-fork@$digest cli_image=ghcr.io/made-up/wva-fork-cli@$cli_digest
 notes=$out/source
 
 echo "== the release"
@@ -36,7 +36,7 @@ echo SPDX > "$out/programs/image-amd64/wva-image-linux-amd64.spdx"
 mkdir "$notes"
 git ls-files -z --cached --others --exclude-standard -- charts config crds deploy docs README.md SECURITY.md LICENSE | xargs -0 cp --parents --target-directory "$notes"
 printf '# Changelog\n\n## [%s]\n\n- A [link](docs/guides/upgrade.md#x).\n' $version > "$notes/CHANGELOG.md"
-release() { ARTIFACTHUB_REPOSITORY_ID=${uuid:-} "$notes/deploy/release.sh" "$repository" $version "$digest" "$@"; }
+release() { ARTIFACTHUB_REPOSITORY_ID=${uuid:-} "$notes/deploy/release.sh" "$repository" $version "$digest" "$cli_digest" "$@"; }
 uuid=01234567-89ab-cdef-0123-456789abcdef
 release "$out/release" "$out/programs"
 assets=$out/release/assets
@@ -70,7 +70,8 @@ holds "$install" "oci://ghcr.io/made-up/charts/workload-variant-autoscaler" READ
 read -ra words <<<"${install/oci:\/\/ghcr.io\/made-up\/charts/$charts}"
 "$HELM" template "${words[@]/--create-namespace/--include-crds}" --version $version --plain-http > "$out/render.yaml" 2> "$out/render.err" || fault "the command of README.md: $(cat "$out/render.err")"
 images=$(sed -n 's/^ *image: //p' "$out/render.yaml" | sort -u)
-[ "$images" = "\"$image\"" ] || fault "the chart renders $images"
+[ "$images" = "\"$cli_image\"
+\"$image\"" ] || fault "the chart renders $images"
 holds "$(cat "$out/render.yaml")" "app.kubernetes.io/version: \"$version\"" "the chart"
 holds "$(cat "$out/render.yaml")" "name: variantautoscalings.llmd.ai" "the chart"
 "$HELM" template wva "$charts/workload-variant-autoscaler" --version $version --plain-http --set wva.prometheus.baseURL=http://p,wva.metrics.prometheusRule.enabled=true,wva.metrics.grafanaDashboard.enabled=true > "$out/alerts.yaml" 2> "$out/alerts.err" || fault "alerts: $(cat "$out/alerts.err")"
@@ -81,6 +82,7 @@ chart=$out/pulled/charts/workload-variant-autoscaler
 # An image of your own replaces repository and tag.
 own=$("$HELM" template wva "$chart" --set wva.prometheus.baseURL=http://p,image.repository=mine/wva,image.tag=v1)
 holds "$own" 'image: "mine/wva:v1"' "an own image"
+holds "$own" "image: \"mine/wva-cli@$cli_digest\"" "the commands beside an own image"
 for profile in "$chart"/values-*.yaml; do
   "$HELM" template wva "$chart" -f "$profile" --set wva.prometheus.baseURL=http://p,llmd.namespace=n > /dev/null 2> "$out/profile.err" || fault "$(basename "$profile"): $(cat "$out/profile.err")"
 done
@@ -145,7 +147,7 @@ manifests=$out/wva-$version
 "$(tool kubectl)" kustomize "$manifests/config/base" > "$out/base.yaml" || fault "config/base does not build"
 images=$(sed -n 's/^ *image: //p' "$out/base.yaml" | sort -u)
 [ "$images" = "$image" ] || fault "config/base has the image $images"
-grep -qF "image: $image" "$manifests/deploy/examples/demo.yaml" || fault "deploy/examples/demo.yaml has another image"
+grep -qF "image: $cli_image" "$manifests/deploy/examples/demo.yaml" || fault "deploy/examples/demo.yaml has another image"
 [ -x "$manifests/deploy/install.sh" ] || fault "deploy/install.sh is not executable"
 # The overlay of docs/getting-started/install.md replaces the image of the release.
 mkdir "$manifests/config/overlay"
@@ -161,10 +163,11 @@ refused() {
   rm -rf "$out/refused"
   if "$@" > /dev/null 2> "$out/err"; then fault "is not refused: $*"; else grep -qF -- "$words" "$out/err" || fault "$*: refused without \"$words\": $(cat "$out/err")"; fi
 }
-refused "is not a repository" "$notes/deploy/release.sh" OWNER $version "$digest" "$out/refused"
-refused "is not a repository" "$notes/deploy/release.sh" 'a b' $version "$digest" "$out/refused"
-refused "is not a version" "$notes/deploy/release.sh" acme v1 "$digest" "$out/refused"
-refused "is not the digest" "$notes/deploy/release.sh" acme $version latest "$out/refused"
+refused "is not a repository" "$notes/deploy/release.sh" OWNER $version "$digest" "$cli_digest" "$out/refused"
+refused "is not a repository" "$notes/deploy/release.sh" 'a b' $version "$digest" "$cli_digest" "$out/refused"
+refused "is not a version" "$notes/deploy/release.sh" acme v1 "$digest" "$cli_digest" "$out/refused"
+refused "'latest' is not the digest" "$notes/deploy/release.sh" acme $version latest "$cli_digest" "$out/refused"
+refused "'latest' is not the digest" "$notes/deploy/release.sh" acme $version "$digest" latest "$out/refused"
 refused "is not empty" release "$out/release"
 mkdir "$out/empty"
 refused "is not a program" release "$out/refused" "$out/empty"

@@ -42,7 +42,7 @@ use wva_simulator::report::SimulationReport;
 use arguments::{output_format, output_option};
 
 pub use explain::record_cycles;
-pub use output::{TerminalSize, fail, print, terminal_size, use_colours, wrong_usage};
+pub use output::{TerminalSize, fail, terminal_size, use_colours};
 pub use report::read_recording;
 
 const WRONG_USAGE: u8 = 2;

@@ -1,8 +1,7 @@
 //! Output of commands: text, YAML, tables and errors.
 
-use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -11,6 +10,9 @@ use serde::Serialize;
 use wva_crds::envelope::{Envelope, FileKind, WVA_VERSION};
 use wva_crds::names::GROUP;
 use wva_runtime::client::ClientError;
+use wva_runtime::terminal::{harmless, print_error};
+
+pub(crate) use wva_runtime::terminal::printable;
 
 use crate::cluster::ListError;
 
@@ -23,18 +25,14 @@ pub fn print(text: &str) -> anyhow::Result<bool> {
     print_unchecked(&harmless(text, false))
 }
 
+/// Like [`print()`], for text with our own cursor movements. Text of others in it must be [`harmless`].
+pub(crate) fn print_unchecked(text: &str) -> anyhow::Result<bool> {
+    wva_runtime::terminal::print_unchecked(text).context("cannot write to standard output")
+}
+
 /// Like [`print()`], for text with our own colours.
 pub(crate) fn print_coloured(text: &str) -> anyhow::Result<bool> {
     print_unchecked(&harmless(text, true))
-}
-
-/// Like [`print()`], for text with our own cursor movements. Text of others in it must be [`harmless`].
-pub(crate) fn print_unchecked(text: &str) -> anyhow::Result<bool> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        written => written.map(|()| true).context("cannot write to standard output"),
-    }
 }
 
 /// An object as a YAML document, without the leading `---`.
@@ -120,47 +118,6 @@ pub(super) fn first_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.take(3).collect::<Vec<_>>().join(", ")
 }
 
-/// Replaces control characters and bidirectional marks in a part of a line; columns stay the same.
-pub(crate) fn printable(text: &str) -> String {
-    let is_harmful = |c: char| {
-        (c.is_control() && c != '\t')
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{61c}')
-    };
-    text.chars().map(|c| if is_harmful(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
-}
-
-/// Replaces control characters except line ends, tabs and, if wanted, colours. JSON and YAML have none, so they stay as they
-/// are.
-pub(crate) fn harmless(text: &str, with_colours: bool) -> Cow<'_, str> {
-    let is_harmful = |c: char| c.is_control() && c != '\n' && c != '\t';
-    if !text.chars().any(is_harmful) {
-        return text.into();
-    }
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(c) = rest.chars().next() {
-        let end = if with_colours && c == '\x1b' { colour_length(rest) } else { None };
-        let (kept, after) = rest.split_at(end.unwrap_or(c.len_utf8()));
-        out.push_str(if end.is_none() && is_harmful(c) { "\u{fffd}" } else { kept });
-        rest = after;
-    }
-    out.into()
-}
-
-/// Bytes of the sequence that sets a colour, at the beginning of the text.
-fn colour_length(text: &str) -> Option<usize> {
-    let parameters = text.strip_prefix("\x1b[")?;
-    let end = parameters.find(|c: char| !c.is_ascii_digit() && c != ';')?;
-    parameters[end..].starts_with('m').then_some("\x1b[m".len() + end)
-}
-
-/// Prints the error; the exit code is 2.
-#[must_use]
-pub fn wrong_usage(error: impl Into<anyhow::Error>) -> ExitCode {
-    print_error(&error.into());
-    ExitCode::from(crate::WRONG_USAGE)
-}
-
 /// A file of the command line that cannot be read; the exit code is 2.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {path}")]
@@ -212,27 +169,9 @@ pub(crate) fn newer_writer_note(source: &str, verb: &str, writer: &str) -> Strin
     )
 }
 
-/// Prints an error with its causes on one line.
-#[expect(clippy::print_stderr, reason = "the process ends here, perhaps before a logger exists")]
-fn print_error(error: &anyhow::Error) {
-    eprintln!("wva: {}", harmless(&format!("{error:#}"), false));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn foreign_text_does_not_control_the_terminal() {
-        let text = "a\x1b[2Jb\x1b]0;title\x07\r\n\x1b[1;31mred\x1b[0m\t\u{9b}31m\x1b[31\x1b";
-        assert_eq!(
-            harmless(text, true),
-            "a\u{fffd}[2Jb\u{fffd}]0;title\u{fffd}\u{fffd}\n\x1b[1;31mred\x1b[0m\t\u{fffd}31m\u{fffd}[31\u{fffd}"
-        );
-        assert_eq!(printable("a\n\tb\u{202e}\x1b[31m"), "a\u{fffd}\tb\u{fffd}\u{fffd}[31m");
-        assert!(!harmless(text, false).contains('\x1b'));
-        assert!(matches!(harmless("plain: é\n", false), Cow::Borrowed(_)));
-    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

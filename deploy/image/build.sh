@@ -1,6 +1,7 @@
 #!/bin/sh
-# Builds the release program of the image from the lock file, without debug paths. The same sources and toolchain give the
+# Builds the release program of an image from the lock file, without debug paths. The same sources and toolchain give the
 # same bytes in any folder. Run in the workspace.
+# Usage: build.sh manager|wva
 set -eu
 # Keep paths of this machine out of panic messages.
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
@@ -11,4 +12,8 @@ RUSTFLAGS="$RUSTFLAGS -Clink-arg=-Wl,-z,pack-relative-relocs"
 export RUSTFLAGS CARGO_INCREMENTAL=0 SOURCE_DATE_EPOCH=0
 # The C sources of aws-lc contain file names too.
 export CFLAGS="-ffile-prefix-map=$cargo_home=/cargo -ffile-prefix-map=$PWD=/src"
-exec cargo build --locked --release --package wva --bin wva
+# The manager without the crates of the commands.
+features=
+[ "${1:?usage: build.sh manager|wva}" = wva ] || features=--no-default-features
+# shellcheck disable=SC2086 # no argument without a feature flag
+exec cargo build --locked --release --package wva --bin "$1" $features

@@ -1,11 +1,15 @@
 #!/bin/sh
 # Writes sbom.spdx (SPDX 2.3, tag-value), with version, licence, checksum and package URL of every linked crate, and
 # NOTICES.gz, with the licence texts of these crates. Run in the workspace. TARGET sets another target platform.
-# Usage: notices.sh FOLDER
+# Usage: notices.sh PROGRAM FOLDER
 set -eu
-folder=${1:?usage: notices.sh FOLDER}
+program=${1:?usage: notices.sh PROGRAM FOLDER}
+folder=${2:?usage: notices.sh PROGRAM FOLDER}
+features=
+[ "$program" = wva ] || features=--no-default-features
 mkdir -p "$folder"
-crates=$(cargo tree --locked --package wva ${TARGET:+--target "$TARGET"} --edges normal --prefix none --format '{p}|{l}|{r}' | sed 's/ (\*)$//' | LC_ALL=C sort -u)
+# shellcheck disable=SC2086 # no argument without a feature flag
+crates=$(cargo tree --locked --package wva $features ${TARGET:+--target "$TARGET"} --edges normal --prefix none --format '{p}|{l}|{r}' | sed 's/ (\*)$//' | LC_ALL=C sort -u)
 version=$(printf '%s\n' "$crates" | sed -n 's/^wva v\([^ ]*\) .*/\1/p')
 created=$(date --utc --date "@${SOURCE_DATE_EPOCH:-0}" +%Y-%m-%dT%H:%M:%SZ)
 registry=${CARGO_HOME:-$HOME/.cargo}/registry/src
@@ -18,8 +22,8 @@ checksum() {
 }
 
 {
-  printf 'SPDXVersion: SPDX-2.3\nDataLicense: CC0-1.0\nSPDXID: SPDXRef-DOCUMENT\nDocumentName: wva-%s\n' "$version"
-  printf 'DocumentNamespace: urn:wva:%s:%s\n' "$version" "$(sha256sum Cargo.lock | cut -c1-64)"
+  printf 'SPDXVersion: SPDX-2.3\nDataLicense: CC0-1.0\nSPDXID: SPDXRef-DOCUMENT\nDocumentName: %s-%s\n' "$program" "$version"
+  printf 'DocumentNamespace: urn:%s:%s:%s\n' "$program" "$version" "$(sha256sum Cargo.lock | cut -c1-64)"
   printf 'Creator: Tool: notices.sh\nCreated: %s\n' "$created"
   printf '%s\n' "$crates" | while IFS='|' read -r package licence source; do
     name=${package%% *}

@@ -1,7 +1,6 @@
 #!/bin/sh
-# Creates the root file system of the image: the program as /wva, its alias /manager, its shared libraries, the system's
-# CAs, and a user other than root. The Dockerfile and the kubelet of the test control plane run it, so a missing file fails
-# the tests.
+# Creates the root file system of an image: the program, its shared libraries, the system's CAs, and a user other than root.
+# The Dockerfile and the kubelet of the test control plane run it, so a missing file fails the tests.
 # Usage: rootfs.sh BINARY FOLDER
 set -eu
 binary=${1:?usage: rootfs.sh BINARY FOLDER}
@@ -9,8 +8,8 @@ root=${2:?usage: rootfs.sh BINARY FOLDER}
 
 mkdir -p "$root/etc/ssl/certs" "$root/proc" "$root/dev" "$root/sys"
 # Link if possible: a debug build has hundreds of megabytes.
-ln "$binary" "$root/wva" 2>/dev/null || cp "$binary" "$root/wva"
-ln -sf wva "$root/manager"
+program=$(basename "$binary")
+ln "$binary" "$root/$program" 2>/dev/null || cp "$binary" "$root/$program"
 
 # Each line of ldd has the path of a library, or none (the kernel's own).
 ldd "$binary" | awk '{ for (i = 1; i <= NF; i++) if ($i ~ /^\//) print $i }' | while read -r library; do

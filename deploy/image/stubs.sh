@@ -8,7 +8,7 @@ folder=${1:?usage: stubs.sh FOLDER}
 
 find "$folder" -type f ! -name Cargo.toml ! -name Cargo.lock ! -name '*.rs' ! -path '*/deploy/image/*' -delete
 # Cargo needs the targets: libraries, programs, build scripts and benches.
-find "$folder" -name '*.rs' ! -path '*/src/lib.rs' ! -path '*/src/main.rs' ! -name build.rs ! -path '*/benches/*' -delete
+find "$folder" -name '*.rs' ! -path '*/src/lib.rs' ! -path '*/src/main.rs' ! -path '*/src/bin/*' ! -name build.rs ! -path '*/benches/*' -delete
 find "$folder" -name '*.rs' | while read -r source; do
   case $source in
     */src/lib.rs) echo '//! Empty.' > "$source" ;;

@@ -19,6 +19,7 @@ mod signals;
 pub mod spans;
 mod sync_status;
 mod tasks;
+pub mod terminal;
 pub mod tls;
 pub mod watch;
 

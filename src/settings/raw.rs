@@ -9,7 +9,7 @@ use wva_crds::settings::{SETTINGS, Setting, SettingsProblem, Value};
 use wva_rules::{RunningSource, RunningValue};
 
 use super::sources::Sources;
-use crate::cli::old_flags;
+use crate::command_line::old_flags;
 
 /// Source of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

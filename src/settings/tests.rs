@@ -10,7 +10,7 @@ use super::*;
 
 fn read(args: &[&str], env: &[(&str, &str)]) -> Result<Settings, SettingsError> {
     let args = std::iter::once("wva").chain(args.iter().copied());
-    let matches = crate::cli::command(crate::cli::ProgramName::Manager).try_get_matches_from(args).unwrap();
+    let matches = crate::command_line::manager().try_get_matches_from(args).unwrap();
     let environment = |k: &str| env.iter().find(|(n, _)| *n == k).map(|(_, v)| (*v).to_owned());
     Sources::collect(&matches, environment).read(&MapText::default())
 }
@@ -39,7 +39,7 @@ fn environment_overrides_map_and_map_overrides_file() {
     }));
     let file = text(&serde_json::json!({"REST_CLIENT_TIMEOUT": "12s", "WVA_DECISION_HOLD": "13m"}));
     let matches =
-        crate::cli::command(crate::cli::ProgramName::Manager).try_get_matches_from(["wva"]).unwrap();
+        crate::command_line::manager().try_get_matches_from(["wva"]).unwrap();
     let environment = |k: &str| match k {
         "GLOBAL_OPT_INTERVAL" => Some("9s".to_owned()),
         "PROMETHEUS_BASE_URL" => Some(URL.1.to_owned()),
@@ -338,7 +338,7 @@ fn reports_unreadable_files_with_other_errors() {
     let error = |args: &[&str], map: &serde_json::Value| {
         let args = std::iter::once("wva").chain(args.iter().copied());
         let matches =
-            crate::cli::command(crate::cli::ProgramName::Manager).try_get_matches_from(args).unwrap();
+            crate::command_line::manager().try_get_matches_from(args).unwrap();
         let environment = |k: &str| (k == URL.0).then(|| URL.1.to_owned());
         Sources::collect(&matches, environment).read(&text(map)).unwrap_err().to_string()
     };

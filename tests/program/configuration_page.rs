@@ -28,7 +28,7 @@ wva run --print-config
 
 prints every setting with its value and source. With an invalid or missing setting it prints the error below instead.
 Secrets and passwords are masked. It reads the main ConfigMap once; if
-that fails, the first line says so. To run it in a pod: `kubectl exec deploy/... -- /wva run --print-config`. At the
+that fails, the first line says so. To run it in a pod: `kubectl exec deploy/... -- /manager --print-config`. At the
 start, the controller logs the same values in one line, `Settings in force`.
 
 If a setting is invalid or missing, the start fails with status 1. One message names every invalid setting, the source

@@ -233,16 +233,33 @@ arguments.
 {{- default (include "wva.managerName" .) .Values.serviceAccount.name }}
 {{- end }}
 
-{{/* The image, quoted. The parent's registry replaces that of the chart's default image only. */}}
+{{/* Image of the controller, quoted. */}}
 {{- define "wva.image" -}}
 {{- $image := (include "wva.pods" . | fromJson).image }}
-{{- $tag := default .Chart.AppVersion $image.tag }}
-{{- $repository := $image.repository }}
-{{- $registry := default "" $image.registry }}
+{{- include "wva.imageOf" (list . $image.repository $image.tag) }}
+{{- end }}
+
+{{/*
+Image of the commands, for `helm test`. A digest is that of the controller's image only.
+*/}}
+{{- define "wva.commandsImage" -}}
+{{- $image := (include "wva.pods" . | fromJson).image }}
+{{- $own := (.Values.test).image | default dict }}
+{{- $tag := ternary "" $image.tag (hasPrefix "sha256:" (default "" $image.tag)) }}
+{{- include "wva.imageOf" (list . ($own.repository | default (printf "%s-cli" $image.repository)) ($own.tag | default $tag)) }}
+{{- end }}
+
+{{/* The image, quoted, of (list . repository tag). The parent's registry replaces that of the chart's default image only. */}}
+{{- define "wva.imageOf" -}}
+{{- $root := index . 0 }}
+{{- $repository := index . 1 }}
+{{- $tag := index . 2 | default $root.Chart.AppVersion }}
+{{- $registry := default "" (include "wva.pods" $root | fromJson).image.registry }}
 {{- $named := regexFind "^(localhost|[^/]*[.:][^/]*)/" $repository }}
-{{- $default := or (eq $named "localhost/") (contains (printf "image: %s:" $repository) (index .Chart.Annotations "artifacthub.io/images")) }}
-{{- if and (not $registry) (.Values.global).imageRegistry (or $default (not $named)) }}
-{{- $registry = .Values.global.imageRegistry | trimSuffix "/" }}
+{{- $default := or (eq $named "localhost/") (contains (printf "image: %s:" $repository) (index $root.Chart.Annotations "artifacthub.io/images")) }}
+{{- $global := default "" ($root.Values.global).imageRegistry }}
+{{- if and (not $registry) $global (or $default (not $named)) }}
+{{- $registry = $global | trimSuffix "/" }}
 {{- $repository = trimPrefix $named $repository }}
 {{- end }}
 {{- $repository = printf "%s/%s" $registry $repository | trimPrefix "/" }}

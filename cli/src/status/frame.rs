@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::Reading;
 use super::rows::{self, Row};
-use crate::output::{TerminalSize, harmless, print_unchecked, printable, terminal_size, use_colours};
+use wva_runtime::terminal::harmless;
+
+use crate::output::{TerminalSize, print_unchecked, printable, terminal_size, use_colours};
 
 /// Alternate screen, without cursor and without wrapped lines; and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";

@@ -56,7 +56,9 @@ pub(crate) fn is_full_run() -> bool {
     std::env::var_os("FULL").is_some_and(|full| full == "1")
 }
 
-/// The program under test: `WVA_PROGRAM`, such as a release build, or the debug build of these tests.
+/// The program wva, beside which the manager is: in the folder `WVA_PROGRAMS`, such as that of a release build, or the debug
+/// build of these tests.
 pub(crate) fn program_path() -> PathBuf {
-    std::env::var_os("WVA_PROGRAM").map_or_else(|| env!("CARGO_BIN_EXE_wva").into(), PathBuf::from)
+    let folder = std::env::var_os("WVA_PROGRAMS").map(PathBuf::from);
+    folder.map_or_else(|| env!("CARGO_BIN_EXE_wva").into(), |folder| folder.join("wva"))
 }

@@ -28,6 +28,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use clap::{Parser, Subcommand};
 use futures::future::LocalBoxFuture;
+use wva_testbed::install::program::manager;
 use wva_testbed::{Options, Testbed, Tools};
 
 use self::command::{duration, print_line, until_signal};
@@ -36,9 +37,9 @@ use self::command::{duration, print_line, until_signal};
 #[derive(Parser)]
 #[command(name = "wva-experiments")]
 struct Cli {
-    /// wva program; use a release build for measurements
-    #[arg(long, global = true, default_value = "target/release/wva")]
-    wva: PathBuf,
+    /// Folder of the programs manager and wva; use a release build for measurements
+    #[arg(long, global = true, default_value = "target/release")]
+    programs: PathBuf,
     #[command(subcommand)]
     command: Task,
 }
@@ -160,7 +161,8 @@ enum Task {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Cli { wva, command } = Cli::parse();
+    let Cli { programs, command } = Cli::parse();
+    let wva = programs.join("wva");
     // A command that runs until a signal succeeds when one arrives.
     let stays = matches!(command, Task::Up { .. } | Task::Demo { keep: true, .. });
     let done = until_signal(command.run(&wva)).await.and_then(|ended| {
@@ -179,7 +181,8 @@ async fn main() -> ExitCode {
 impl Task {
     async fn run(self, wva: &Path) -> anyhow::Result<()> {
         let needs_none = matches!(self, Self::Tools | Self::Up { .. });
-        ensure!(needs_none || wva.exists(), "{} does not exist; build it first", wva.display());
+        let manager = manager(wva);
+        ensure!(needs_none || manager.exists(), "{} does not exist; build it first", manager.display());
         let work: LocalBoxFuture<'_, anyhow::Result<()>> = match &self {
             Self::Tools => Box::pin(std::future::ready(tools())),
             Self::Up { pod_start, name, no_prometheus, keep } => Box::pin(up(Options {

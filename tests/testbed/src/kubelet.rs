@@ -20,14 +20,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use anyhow::Context as _;
-use k8s_openapi::api::core::v1::Pod;
+use anyhow::{Context as _, ensure};
+use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::Api;
 use kube::api::ListParams;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use crate::install::program::manager;
 use crate::testbed::NETWORK;
 use crate::testbed::prometheus::write_targets;
 use crate::{Testbed, run};
@@ -68,7 +69,7 @@ type Ports = BTreeMap<u16, u16>;
 struct Node {
     client: kube::Client,
     runs: Pods,
-    /// Program of the image.
+    /// The program of the image of commands; that of the controller's image is beside it.
     wva: PathBuf,
     data: PathBuf,
     /// Data folder of the testbed, for Prometheus' targets, if Prometheus runs.
@@ -92,17 +93,18 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// Starts the kubelet on a testbed with [`crate::Options::kubelet`], with this program in the image.
+    /// Starts the kubelet on a testbed with [`crate::Options::kubelet`], with this program and the manager beside it in the images.
     pub async fn start(testbed: &Testbed, wva: &Path) -> anyhow::Result<Self> {
         container::supported().await?;
-        let wva = wva.canonicalize().with_context(|| format!("there is no {}", wva.display()))?;
+        let manager = manager(wva);
+        ensure!(manager.exists(), "there is no {}", manager.display());
         let socket = testbed.data().join(NETWORK);
         let listener = tokio::net::UnixListener::bind(&socket)
             .with_context(|| format!("cannot listen on {}", socket.display()))?;
         let node = Arc::new(Node {
             client: testbed.admin()?,
             runs: testbed.pods.context("the testbed was started without Options::kubelet")?,
-            wva,
+            wva: wva.to_owned(),
             data: testbed.data().join("pods"),
             targets_of: testbed.prometheus_url().is_ok().then(|| testbed.data().to_owned()),
             logs: testbed.logs().to_owned(),
@@ -139,6 +141,14 @@ impl Kubelet {
 }
 
 impl Node {
+    /// The program of a container's image, which is also its entry point: that of the commands, or the manager.
+    fn image_program(&self, container: &Container) -> PathBuf {
+        let image = container.image.as_deref().unwrap_or_default();
+        let (_, name) = image.rsplit_once('/').unwrap_or(("", image));
+        let name = name.split([':', '@']).next().unwrap_or_default();
+        if name.ends_with("-cli") { self.wva.clone() } else { manager(&self.wva) }
+    }
+
     fn log(&self, pod: &str) -> PathBuf {
         self.logs.join(format!("pod-{pod}.log"))
     }

@@ -1,7 +1,7 @@
 //! The program as a child process: settings of a test install, and the addresses that it logs.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -23,6 +23,11 @@ const SERVED: [(&str, &str); 5] = [
 /// Prometheus URL of a control plane without Prometheus: a port without a listener.
 const NO_PROMETHEUS: &str = "http://127.0.0.1:9";
 
+/// The manager beside a program wva.
+pub fn manager(wva: &Path) -> PathBuf {
+    wva.with_file_name("manager")
+}
+
 /// A started program.
 #[derive(Debug)]
 pub struct Program {
@@ -42,7 +47,7 @@ impl Program {
         let env = environment(testbed, options, pod, kubeconfig)?;
         let env: Vec<(&str, &str)> = env.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
         let file = testbed.logs().join(format!("{log}.log"));
-        let process = Process::spawn(log, &options.wva, &["run", "--standalone"], &env, &file)?;
+        let process = Process::spawn(log, &manager(&options.wva), &["--standalone"], &env, &file)?;
         let addresses = eventually("wva to log its addresses", UP, async || {
             // Read before the log: a program that ends after this may still have logged its addresses.
             let exited = process.exited();

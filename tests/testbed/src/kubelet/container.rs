@@ -16,8 +16,6 @@ use crate::ports::PortReservation;
 
 /// User of the image, as in the Dockerfile.
 const USER: &str = "65532";
-/// Entry point of the image.
-const ENTRY_POINT: &str = "/manager";
 
 const SCRIPT: &str = include_str!("container.sh");
 
@@ -60,8 +58,9 @@ impl PreparedContainer {
         let root = folder.join("root");
         if !root.exists() {
             let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/image/rootfs.sh");
-            let [wva, to] = [&node.wva, &root].map(|path| path.to_string_lossy().into_owned());
-            run_helper(&script, &[&wva, &to]).await?;
+            let program = node.image_program(container);
+            let [program, to] = [&program, &root].map(|path| path.to_string_lossy().into_owned());
+            run_helper(&script, &[&program, &to]).await?;
         }
         let mut prepared = Self {
             root,
@@ -129,7 +128,7 @@ impl PreparedContainer {
         container: &Container,
     ) -> anyhow::Result<Process> {
         let name = pod.metadata.name.as_deref().context("a pod without a name")?;
-        let command = self.command(container)?;
+        let command = self.command(node, container)?;
         let variables = self.variables(node, pod, container).await?;
         let read_only = container.security_context.as_ref().and_then(|c| c.read_only_root_filesystem);
         let mode = if read_only == Some(true) { "ro" } else { "rw" };
@@ -152,10 +151,12 @@ impl PreparedContainer {
         Process::spawn(name, Path::new("unshare"), &args, &[], &node.log(name))
     }
 
-    fn command(&self, container: &Container) -> anyhow::Result<Vec<String>> {
+    fn command(&self, node: &Node, container: &Container) -> anyhow::Result<Vec<String>> {
         let mut command = container.command.clone().unwrap_or_default();
         if command.is_empty() {
-            command.push(ENTRY_POINT.to_owned());
+            let program = node.image_program(container);
+            let name = program.file_name().context("a program without a name")?;
+            command.push(format!("/{}", name.to_string_lossy()));
         }
         command.extend(container.args.iter().flatten().cloned());
         command.into_iter().map(|word| self.here("args", &word)).collect()
