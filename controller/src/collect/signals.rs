@@ -178,7 +178,7 @@ impl Query {
             // One usual scrape interval ago.
             Self::WorkBefore => select.work(" offset 15s"),
             Self::TimeToFirstToken => select.first_tokens(),
-            Self::InterTokenLatency => select.histogram(Server::TokenGap),
+            Self::InterTokenLatency => select.gaps(),
         }
     }
 

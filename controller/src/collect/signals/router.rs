@@ -38,6 +38,9 @@ pub(super) const ROUTER_METRICS: [(&str, RouterSignal); 9] = [
 /// answers: the others have their first byte when they end.
 pub(super) const FIRST_TOKEN: &str = "llm_d_epp_request_ttft_seconds";
 
+/// Mean time between two tokens of a request, seconds.
+pub(super) const TOKEN_GAP: &str = "llm_d_epp_request_tpot_seconds";
+
 pub(super) fn is_later_name(name: &str) -> bool {
     name.starts_with("llm_d_epp_")
 }

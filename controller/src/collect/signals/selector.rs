@@ -219,11 +219,21 @@ impl Selector {
     /// queue. There only streamed answers count: others have their first byte when they end.
     pub(super) fn first_tokens(&self) -> String {
         let streamed = ServerMetric::labelled(router::FIRST_TOKEN, "streaming", "true");
-        let streamed = self.metric(streamed, "_bucket");
+        self.at_servers_and_router(ServerSignal::FirstToken, streamed)
+    }
+
+    /// Histograms of times between two tokens at the model servers, one observation a token, and at the router, one a
+    /// request: its mean.
+    pub(super) fn gaps(&self) -> String {
+        self.at_servers_and_router(ServerSignal::TokenGap, ServerMetric::named(router::TOKEN_GAP))
+    }
+
+    fn at_servers_and_router(&self, signal: ServerSignal, at_router: ServerMetric) -> String {
+        let at_router = self.metric(at_router, "_bucket");
         let by = "namespace, target_model_name, le";
         let at_router =
-            format!("sum by ({by}) (max by ({by}, model_name, {ROUTER}) (increase({streamed}[5m])))");
-        format!("{} or {}", self.histogram(ServerSignal::FirstToken), any_signal(&[("router", at_router)]))
+            format!("sum by ({by}) (max by ({by}, model_name, {ROUTER}) (increase({at_router}[5m])))");
+        format!("{} or {}", self.histogram(signal), any_signal(&[("router", at_router)]))
     }
 
     /// Increase of a histogram within [`super::LATENCY_WINDOW`] by model and bound, under the first of its names that a

@@ -54,17 +54,37 @@ fn partly_covered_windows_show_what_was_counted() {
     assert_eq!(lateness.map(|l| (l.requests.get(), l.late.get())), Some((200.0, 50.0)));
 }
 
+fn at_router(observed: f64, in_time: f64) -> [(Value, f64); 2] {
+    series("m", observed, in_time).map(|(mut labels, count)| {
+        labels["signal"] = "router".into();
+        labels["target_model_name"] = labels["model_name"].clone();
+        labels.as_object_mut().unwrap().remove("model_name");
+        (labels, count)
+    })
+}
+
+/// It observes each request once, and the servers each token.
+#[test]
+fn gaps_at_the_router_stand_in_for_those_of_servers() {
+    let now = Instant::now();
+    let objectives = Objectives { ttft: None, itl: Some(1.0) };
+    let shown_with = |rows: &[(Value, f64)]| {
+        let mut tracker = AttainmentTracker::default();
+        tracker.set_objectives([(key("m"), objectives)], now);
+        tracker.add(now, answer(Query::InterTokenLatency, rows));
+        let mut models = [Model { namespace: "ns".to_owned(), model_id: "m".to_owned(), ..Model::default() }];
+        tracker.complete(&mut models, now);
+        models[0].attainment.itl.five_minutes.map(Fraction::get)
+    };
+    let router = at_router(10.0, 4.0);
+    let both: Vec<_> = series("m", 900.0, 450.0).into_iter().chain(router.clone()).collect();
+    assert_eq!(shown_with(&both), Some(0.5), "the servers observe more");
+    assert_eq!(shown_with(&router), Some(0.4), "the servers observe nothing");
+}
+
 #[test]
 fn the_router_counts_if_it_observed_streamed_answers() {
     let now = Instant::now();
-    let at_router = |observed: f64, in_time: f64| {
-        series("m", observed, in_time).map(|(mut labels, count)| {
-            labels["signal"] = "router".into();
-            labels["target_model_name"] = labels["model_name"].clone();
-            labels.as_object_mut().unwrap().remove("model_name");
-            (labels, count)
-        })
-    };
     let shown_with = |router: [(Value, f64); 2]| {
         let mut tracker = tracker(now);
         let all: Vec<_> = series("m", 200.0, 200.0).into_iter().chain(router).collect();
