@@ -16,6 +16,10 @@ const GROUP: &str = "wva.llmd.ai";
 pub const API_VERSION: &str = "wva.llmd.ai/v1alpha1";
 /// This release of wva, such as `0.1.0`.
 pub const WVA_VERSION: &str = env!("CARGO_PKG_VERSION");
+/// HTTP header of the debug endpoint with the release of the controller, of which `wva` warns if it is newer.
+pub const VERSION_HEADER: &str = "wva-version";
+/// HTTP header of the debug endpoint with the cycle of the answer, by which explanation and snapshot match.
+pub const CYCLE_HEADER: &str = "wva-cycle";
 /// Fields in which a file names its kind and its writer.
 pub(crate) const HEADER_FIELDS: [&str; 3] = ["apiVersion", "kind", "wvaVersion"];
 

@@ -5,22 +5,17 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Query, Request, State};
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Serialize;
 use wva_controller::{ConditionDraft, Pickers, Published, PublishedVariant, Reader};
-use wva_crds::envelope::{Envelope, FileKind, WVA_VERSION};
+use wva_crds::envelope::{CYCLE_HEADER, Envelope, FileKind, VERSION_HEADER, WVA_VERSION};
 use wva_crds::picker_report::PickerReports;
 use wva_runtime::leadership::Leadership;
 use wva_scaling::trace::{self, Signals, Trace};
 use wva_scaling::{Decision, VariantKey};
-
-/// Matches explanation and snapshot.
-const CYCLE_HEADER: &str = "wva-cycle";
-/// Release of the controller, of which `wva` warns if it is newer.
-const VERSION_HEADER: HeaderName = HeaderName::from_static("wva-version");
 
 pub(crate) fn debug_router(published: Reader, pickers: Pickers, leadership: Leadership) -> Router {
     Router::new()

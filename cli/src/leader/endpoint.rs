@@ -13,17 +13,13 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use wva_crds::envelope;
+use wva_crds::envelope::{self, CYCLE_HEADER, VERSION_HEADER};
 
 use crate::output::{newer_writer_note, print_warning};
 
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// Snapshots of large installs have a few megabytes.
 const LIMIT: usize = 256 << 20;
-/// Header with the cycle of the response.
-const CYCLE_HEADER: &str = "wva-cycle";
-/// Header with the release of the controller.
-const VERSION_HEADER: &str = "wva-version";
 
 pub(crate) enum DebugEndpoint {
     Address(String),

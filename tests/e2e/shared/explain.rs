@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::support::{Cluster, DEADLINE, controller_pod, fleet_config, run_wva, target};
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
+use wva_crds::envelope::{VERSION_HEADER, WVA_VERSION};
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::{Fleet, Process, Signal, eventually};
 
@@ -49,6 +50,12 @@ async fn explains_a_decision_and_replays_it_offline() -> anyhow::Result<()> {
         !explained.contains(&format!("{ns}/expensive")),
         "another variant is explained too:\n{explained}"
     );
+
+    // `wva` warns of a controller that is newer by this header.
+    let answer =
+        reqwest::get(format!("http://{}/explain?namespace={ns}", cluster.install.address("debug")?)).await?;
+    let release = answer.headers().get(VERSION_HEADER).map(|release| release.as_bytes());
+    ensure!(release == Some(WVA_VERSION.as_bytes()), "{:?}", answer.headers());
 
     let run = run_wva(&cluster.testbed, &["explain", "-n", &ns, "missing"], "").await?;
     ensure!(run.code == 1 && run.stderr.contains("does not manage that VariantAutoscaling"), "{run:?}");
