@@ -5,6 +5,7 @@ mod alerts;
 mod explain;
 mod generate;
 mod groups;
+mod objectives;
 mod scaling;
 mod servers;
 mod signals;

@@ -61,6 +61,26 @@ fn architecture_page_names_existing_files() {
 }
 
 #[test]
+fn architecture_page_names_every_task() {
+    let page = include_str!("../../docs/development/architecture.md");
+    let section = page.split("## Tasks").nth(1).and_then(|rest| rest.split("## ").next()).unwrap();
+    let listed: BTreeSet<&str> = section.split('"').skip(1).step_by(2).collect();
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = BTreeMap::new();
+    collect(&src, &mut Vec::new(), &mut files);
+    let texts: Vec<String> =
+        files.values().map(|file| without_tests(&fs::read_to_string(file).unwrap())).collect();
+    let started = |text: &str| -> Vec<String> {
+        let calls = text.split(".spawn").skip(1).map(|call| call.trim_start_matches("_leading"));
+        let argument = |call: &str| call.strip_prefix('(')?.trim_start().strip_prefix('"')?.split('"').next().map(str::to_owned);
+        calls.filter_map(argument).collect()
+    };
+    let started: Vec<String> = texts.iter().flat_map(|text| started(text)).collect();
+    let started: BTreeSet<&str> = started.iter().map(String::as_str).collect();
+    assert_eq!(listed, started);
+}
+
+#[test]
 fn finds_cycles_and_nested_imports() {
     let module = |name: &str| vec![name.to_owned()];
     let edge = |from: &str, to: &[&str]| (module(from), to.iter().map(|to| module(to)).collect());
@@ -70,26 +90,78 @@ fn finds_cycles_and_nested_imports() {
     let at = ["x".to_owned(), "y".to_owned()];
     let found: Vec<String> = paths(text, &at).iter().map(|path| path.join("::")).collect();
     assert_eq!(found, ["a", "a::B", "c", "g::h", "x::d"]);
+    let files = [
+        ("", "mod a; mod b;"),
+        ("a", "mod own; pub(crate) use own::Item; pub use self::own::Other as Name;"),
+        ("a::own", ""),
+        ("b", "use crate::a::{Item, Name};\nfn f() { crate::a::f(); }"),
+    ];
+    let module = |path: &str| path.split("::").filter(|s| !s.is_empty()).map(str::to_owned).collect::<Module>();
+    let files = files.map(|(path, text)| (module(path), text.to_owned()));
+    let found = imports_of(&BTreeMap::from(files)).remove(&module("b")).unwrap();
+    assert_eq!(found, BTreeSet::from([module("a"), module("a::own")]), "re-exports lead to where they come from");
     assert_eq!(without_tests("a\n#[cfg(test)]\nmod tests {\n b\n}\nc"), "a\n\nc");
 }
 
-/// Imports of each module of the crate in `dir`, except those of tests.
+/// Imports of each module of the crate in `dir`, except those of tests. A path to a re-export counts as one to the module
+/// that it comes from.
 fn imports(dir: &str) -> Imports {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(dir);
     let mut files = BTreeMap::new();
     collect(&root, &mut Vec::new(), &mut files);
     assert!(!files.is_empty(), "no files in {}", root.display());
+    let texts: BTreeMap<Module, String> = files
+        .into_iter()
+        .map(|(module, file)| (module, without_tests(&fs::read_to_string(file).unwrap())))
+        .collect();
+    imports_of(&texts)
+}
+
+fn imports_of(texts: &BTreeMap<Module, String>) -> Imports {
+    let names = texts.iter().map(|(module, text)| (module.clone(), imported_names(text, module))).collect();
+    let names: BTreeMap<Module, BTreeMap<String, Module>> = names;
     let related = |a: &Module, b: &Module| a.starts_with(b) || b.starts_with(a);
     let mut all = Imports::new();
-    for (module, file) in &files {
-        let text = without_tests(&fs::read_to_string(file).unwrap());
-        let targets = paths(&text, module).into_iter().map(|mut path| {
-            while !path.is_empty() && !files.contains_key(&path) {
-                path.pop();
-            }
-            path
-        });
+    for (module, text) in texts {
+        let targets = paths(text, module).into_iter().map(|path| origin(path, &names));
         all.insert(module.clone(), targets.filter(|to| !related(to, module)).collect());
+    }
+    all
+}
+
+/// The module that an item comes from, through the re-exports of the modules on its path.
+fn origin(mut path: Module, names: &BTreeMap<Module, BTreeMap<String, Module>>) -> Module {
+    // A module may import a name from itself by two paths.
+    for _ in 0..16 {
+        let depth = (0..=path.len()).rev().find(|depth| names.contains_key(&path[..*depth])).unwrap_or(0);
+        let found = path.get(depth).and_then(|name| names.get(&path[..depth])?.get(name));
+        let Some(found) = found.filter(|found| !path.starts_with(found)) else {
+            path.truncate(depth);
+            return path;
+        };
+        path = found.iter().chain(&path[depth + 1..]).cloned().collect();
+    }
+    panic!("{} is imported in a circle", path.join("::"));
+}
+
+/// Names that a module has by `use`, also of its children, with their paths from the root of the crate.
+fn imported_names(text: &str, module: &[String]) -> BTreeMap<String, Module> {
+    let mut all = BTreeMap::new();
+    let is_child = |name: &str| [format!("mod {name};"), format!("mod {name} {{")].iter().any(|m| text.contains(m));
+    for statement in text.split(';') {
+        let Some((before, tree)) = statement.rsplit_once("use ") else { continue };
+        let visibility = before.rsplit(['}', '\n']).next().unwrap_or_default().trim();
+        if !(visibility.is_empty() || visibility.starts_with("pub")) {
+            continue;
+        }
+        expand(tree, &mut Vec::new(), &mut |path, name| {
+            let path = match path.first().map(String::as_str) {
+                Some("crate" | "super") => absolute(path, module),
+                Some(first) if is_child(first) => Some([module, path].concat()),
+                _ => None,
+            };
+            all.extend(path.map(|path| (name.to_owned(), path)));
+        });
     }
     all
 }
@@ -151,7 +223,7 @@ fn paths(text: &str, module: &[String]) -> Vec<Module> {
                 text[at..].find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':')
             };
             let path = &text[at..end.map_or(text.len(), |end| at + end)];
-            expand(path, &mut Vec::new(), &mut |path| all.extend(absolute(path, module)));
+            expand(path, &mut Vec::new(), &mut |path, _| all.extend(absolute(path, module)));
         }
     }
     all
@@ -168,8 +240,8 @@ fn absolute(path: &[String], module: &[String]) -> Option<Module> {
     Some(base.iter().chain(&path[up..]).cloned().collect())
 }
 
-/// Visits each path of a `use` tree.
-fn expand(tree: &str, prefix: &mut Module, visit: &mut impl FnMut(&[String])) {
+/// Visits each path of a `use` tree, and the name that it gives.
+fn expand(tree: &str, prefix: &mut Module, visit: &mut impl FnMut(&[String], &str)) {
     let mut depth = 0;
     let branches = tree.split(|c| {
         depth += i32::from(c == '{') - i32::from(c == '}');
@@ -177,7 +249,7 @@ fn expand(tree: &str, prefix: &mut Module, visit: &mut impl FnMut(&[String])) {
     });
     for branch in branches.map(str::trim).filter(|branch| !branch.is_empty()) {
         let (path, rest) = branch.split_once('{').unwrap_or((branch, ""));
-        let path = path.split(" as ").next().unwrap_or_default();
+        let (path, name) = path.split_once(" as ").map_or((path, None), |(path, name)| (path, Some(name.trim())));
         let segments =
             path.split("::").map(str::trim).filter(|segment| !segment.is_empty() && *segment != "self");
         let before = prefix.len();
@@ -185,7 +257,8 @@ fn expand(tree: &str, prefix: &mut Module, visit: &mut impl FnMut(&[String])) {
         if branch.contains('{') {
             expand(rest.strip_suffix('}').unwrap_or(rest), prefix, visit);
         } else {
-            visit(prefix);
+            let own = prefix.last().map(String::as_str).unwrap_or_default();
+            visit(prefix, name.unwrap_or(own));
         }
         prefix.truncate(before);
     }
