@@ -71,9 +71,10 @@ fn architecture_page_names_every_task() {
     let texts: Vec<String> =
         files.values().map(|file| without_tests(&fs::read_to_string(file).unwrap())).collect();
     let started = |text: &str| -> Vec<String> {
-        let calls = text.split(".spawn").skip(1).map(|call| call.trim_start_matches("_leading"));
-        let argument = |call: &str| call.strip_prefix('(')?.trim_start().strip_prefix('"')?.split('"').next().map(str::to_owned);
-        calls.filter_map(argument).collect()
+        let calls = [".spawn(", ".spawn_leading(", ".start_file_certs("].map(|call| text.split(call).skip(1));
+        let argument =
+            |call: &str| call.trim_start().strip_prefix('"')?.split('"').next().map(str::to_owned);
+        calls.into_iter().flatten().filter_map(argument).collect()
     };
     let started: Vec<String> = texts.iter().flat_map(|text| started(text)).collect();
     let started: BTreeSet<&str> = started.iter().map(String::as_str).collect();
