@@ -445,7 +445,7 @@ while IFS= read -r command; do
   commands=$((commands + 1))
   given=()
   case $command in *reuse-values* | *your-values.yaml*) given=(-f "$prometheus") ;; esac
-  read -ra chosen <<< "$(grep -oE -- '(--set|--set-string|--set-file|-f) [^ ]+' <<< "$command" | grep -v your-values | sed 's/prometheus-ca.crt/tests\/chart\/ca.crt/' | tr '\n' ' ')"
+  read -ra chosen <<< "$(grep -oE -- '(--set|--set-string|--set-file|-f) [^ ]+' <<< "$command" | grep -vE "your-values|migrated-values" | sed 's/prometheus-ca.crt/tests\/chart\/ca.crt/' | tr '\n' ' ')"
   "$helm" template $release $chart --namespace $system "${given[@]}" "${chosen[@]}" > $out/command.yaml 2> $out/command.err || fault "does not render: $command: $(cat $out/command.err)"
 done < <(cat README.md docs/*/*.md $chart/README.md | sed -e ':a' -e '/\\$/N; s/\\\n *//; ta' | grep -E '^ *helm (upgrade|install) .*charts/workload-variant-autoscaler')
 [ $commands -gt 5 ] || fault "the documents have only $commands Helm commands"
