@@ -17,7 +17,7 @@ pub fn manager() -> Command {
 /// The manager as the command `wva run`, for development.
 #[must_use]
 pub fn run() -> Command {
-    let command = Command::new("run").about("Run admission webhook and controller");
+    let command = Command::new("run").about("Run webhook and controller on this machine, for development");
     with_settings(command.after_help(format!(
         "{}\nExample: wva run --metrics-bind-address=:8443 --leader-elect\n\nOutside a pod it needs --leader-elect or \
          --standalone. Images start the same as the program manager.",

@@ -29,7 +29,7 @@ pub(crate) fn command() -> Command {
 
 pub(crate) fn man_command() -> Command {
     Command::new("man")
-        .about("Print the man page of wva, or write those of all commands to a directory")
+        .about("Print the man page of wva, or write those of all commands")
         .after_help(
             "Examples:\n  wva man | man -l -\n  wva man ~/.local/share/man/man1\n\n\
              Exit code: 0 written, 1 the directory cannot be written, 2 wrong usage.",

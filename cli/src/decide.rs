@@ -19,7 +19,7 @@ const LIMIT: u64 = 256 << 20;
 
 pub(crate) fn command() -> Command {
     Command::new("decide")
-        .about("Recompute decisions from a snapshot file: targets, and the steps that led to them")
+        .about("Recompute the decisions of a snapshot, with other settings too")
         .after_help(
             "Examples:\n  wva explain --snapshot cycle.json && wva decide -f cycle.json\n  wva decide -f snapshot.yaml -o json\n\n\
              Exit code: 0 decided, 1 the file is not a snapshot, 2 wrong usage or an unreadable file.",

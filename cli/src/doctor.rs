@@ -66,7 +66,7 @@ be read, so that nothing is known.";
 
 pub(crate) fn command() -> Command {
     let command = Command::new("doctor")
-        .about("Check the chain from each variant to its replicas, and show where it is broken")
+        .about("Find the broken link between each variant and its replicas")
         .after_help(HELP)
         .arg(names_argument())
         .arg(output_option(&["text", "wide", "json", "yaml", "name"]))

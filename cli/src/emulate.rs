@@ -33,7 +33,7 @@ Exit code: 0 all steps were sent, 1 the load cannot be sent, 2 wrong usage.";
 
 pub(crate) fn command() -> Command {
     Command::new("emulate")
-        .about("Emulate a model server, or send load to one, to try the autoscaler without GPUs")
+        .about("Emulate a model server, or send load to one, without GPUs")
         .after_help("docs/getting-started/quickstart.md shows how to use both in a cluster.")
         .subcommand_required(true)
         .arg_required_else_help(true)

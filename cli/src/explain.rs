@@ -23,7 +23,7 @@ const ATTEMPTS: u32 = 5;
 
 pub(crate) fn command() -> Command {
     let command = Command::new("explain")
-        .about("Show why each variant has its target, step by step, from the running controller")
+        .about("Show why each variant has its target, step by step")
         .after_help(
             "Examples:\n  wva explain -n prod llama-h100\n  wva explain -A --snapshot cycle.json && wva decide -f cycle.json\n  \
              wva explain --record week.jsonl --for 168h && wva simulate --replay week.jsonl --config changed.yaml\n  \

@@ -64,6 +64,28 @@ pub struct Program {
     pub command: Command,
 }
 
+/// Commands that serve one purpose.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    /// Purpose, as the heading in `wva --help`.
+    pub title: &'static str,
+    /// Names of the commands.
+    pub commands: &'static [&'static str],
+}
+
+/// All commands by purpose, for `wva --help`.
+pub const GROUPS: [Group; 6] = [
+    Group { title: "Look at what runs, and what is wrong", commands: &["status", "doctor"] },
+    Group { title: "Explain targets", commands: &["explain", "decide", "report"] },
+    Group { title: "Check files before you apply them", commands: &["validate", "rule"] },
+    Group { title: "Try policies and servers without GPUs", commands: &["simulate", "emulate"] },
+    Group { title: "Set up models", commands: &["generate", "migrate"] },
+    Group {
+        title: "Operate wva",
+        commands: &["crd", "webhook-config", "certs", "run", "version", "completion", "man"],
+    },
+];
+
 type Run = fn(&ArgMatches, &Program) -> anyhow::Result<ExitCode>;
 
 /// The subcommands, in the order of `wva --help`.

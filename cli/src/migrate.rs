@@ -74,7 +74,7 @@ be read.";
 
 pub(crate) fn command() -> Command {
     let command = Command::new("migrate")
-        .about("Convert objects of llm-d WVA: prints the manifests to apply, changes nothing")
+        .about("Convert objects of llm-d WVA and KEDA, as manifests to apply")
         .after_help(HELP)
         .arg(paths(0, "Manifests of llm-d WVA; default: read the cluster"))
         .arg(flag(

@@ -30,9 +30,7 @@ page cannot be written, 2 wrong usage or an unreadable file.";
 
 pub(crate) fn command() -> Command {
     Command::new("report")
-        .about(
-            "Write recorded cycles as one HTML page: load, replicas, cost, and each decision with its reason",
-        )
+        .about("Draw recorded cycles: load, replicas, cost, and each reason")
         .after_help(HELP)
         .arg(
             Arg::new("recording")

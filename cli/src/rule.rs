@@ -22,7 +22,7 @@ const MAX_DISTANCE: usize = 2;
 
 pub(crate) fn command() -> Command {
     Command::new("rule")
-        .about("Print the page of an admission rule: what it checks, why, and how to fix a violation")
+        .about("Explain an admission rule: what it checks, and how to fix it")
         .after_help(
             "Examples:\n  wva rule WVA-VA-003\n  wva rule va-003\n  wva rule        # all codes\n\n\
              Exit code: 0 printed, 2 unknown code.",

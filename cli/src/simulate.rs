@@ -47,7 +47,7 @@ usage or an unreadable file.";
 
 pub(crate) fn command() -> Command {
     Command::new("simulate")
-        .about("Compare scaling policies on a simulated fleet, faster than real time")
+        .about("Compare scaling policies on a simulated fleet")
         .after_help(HELP)
         .arg(
             Arg::new("scenario")

@@ -64,7 +64,7 @@ controller's namespace. A new leader counts TTFT and ITL again from the beginnin
 
 pub(crate) fn command() -> Command {
     let command = Command::new("status")
-        .about("List variants with desired, current and ready replicas, saturation, attainment and condition")
+        .about("List variants: replicas, load, objectives, conditions")
         .after_help(HELP)
         .arg(names_argument())
         .arg(output_option(&["text", "wide", "json", "yaml", "name"]))

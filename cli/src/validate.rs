@@ -48,7 +48,7 @@ warnings), 2 wrong usage or an unreadable path.";
 
 pub(crate) fn command() -> Command {
     Command::new("validate")
-        .about("Validate manifests offline with the rules of the admission webhook")
+        .about("Validate manifests offline with the rules of the webhook")
         .after_help(EXAMPLES)
         .arg(paths(1, "Manifests to validate; objects of other kinds are ignored"))
         .arg(

@@ -19,7 +19,7 @@ const CRD: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/varia
 
 pub(crate) fn command() -> Command {
     let command = Command::new("version")
-        .about("Print the releases of wva, of the cluster, and of what is installed there")
+        .about("Print the releases of wva and of what the cluster has")
         .after_help(
             "Examples:\n  wva version\n  wva version --client\n  wva version -o json\n\n\
              Exit code: 0 printed, 2 wrong usage, 3 the cluster cannot be reached.",

@@ -43,6 +43,24 @@ const UNITS: &[(&str, u128)] = &[
     ("h", 3600 * NANOS_PER_SECOND),
 ];
 
+/// A time span as people write it, in whole units: `42 s`, `8 min`, `3 h`, `2 d`.
+///
+/// ```
+/// use std::time::Duration;
+/// assert_eq!(wva_crds::duration::rounded(Duration::from_secs(484)), "8 min");
+/// ```
+#[must_use]
+pub fn rounded(span: Duration) -> String {
+    let seconds = span.as_secs() + u64::from(span.subsec_millis() >= 500);
+    let whole = |unit: u64| (seconds + unit / 2) / unit;
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", whole(60)),
+        7_200..172_800 => format!("{} h", whole(3_600)),
+        _ => format!("{} d", whole(86_400)),
+    }
+}
+
 impl GoDuration {
     /// Whole seconds.
     #[must_use]
@@ -206,6 +224,14 @@ mod tests {
         let d: GoDuration = text.parse().unwrap();
         assert_eq!(d.get(), Duration::from_millis(millis), "{text}");
         assert_eq!(d.to_string(), printed, "{text}");
+    }
+
+    #[test]
+    fn rounds_to_the_unit_that_people_use() {
+        let rounded = |seconds: f64| rounded(Duration::from_secs_f64(seconds));
+        let spans = [0.0, 56.747, 119.4, 120.0, 484.0, 7_199.0, 7_200.0, 90_000.0, 172_800.0];
+        let wanted = ["0 s", "57 s", "119 s", "2 min", "8 min", "120 min", "2 h", "25 h", "2 d"];
+        assert_eq!(spans.map(rounded), wanted);
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! `wva`: the commands of the Workload-Variant-Autoscaler, for laptops, CI and kubectl.
 
 use std::ffi::OsStr;
+use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{ArgMatches, Command};
+use wva_cli::{GROUPS, Group};
 use wva_manager::command_line;
 
 fn main() -> ExitCode {
@@ -33,15 +35,34 @@ impl Invoked {
 /// The command line, under the name that the program was started with.
 fn command(invoked: Invoked) -> Command {
     let program = Command::new("wva")
-        .about("Workload-Variant-Autoscaler: how many replicas each variant of a model server should run, and why")
+        .about("How many replicas each variant of a model server should run, and why")
         .version(wva_manager::LONG_VERSION)
-        .after_help("Exit code of every command: 0 success, 1 a finding or a failure, 2 wrong usage, 3 the cluster does not answer.")
+        .after_help(
+            "`wva COMMAND --help` has examples. Exit codes: 0 success, 1 a finding or a\nfailure, 2 wrong usage, 3 the cluster does not answer.",
+        )
         .subcommand(command_line::run())
         .subcommands(wva_cli::commands());
+    let program = program.help_template(help_template(&program));
     match invoked {
         Invoked::Wva => program.bin_name("wva"),
         Invoked::KubectlPlugin => program.bin_name("kubectl wva").display_name("kubectl wva"),
     }
+}
+
+/// The help of clap, with the commands by purpose.
+fn help_template(program: &Command) -> String {
+    let about = |name: &str| {
+        let about = program.find_subcommand(name).and_then(Command::get_about);
+        about.map(ToString::to_string).unwrap_or_default()
+    };
+    let mut text = "{about-with-newline}\n{usage-heading} {usage}\n".to_owned();
+    for Group { title, commands } in GROUPS {
+        let _ = write!(text, "\n{title}:\n");
+        for name in commands {
+            let _ = writeln!(text, "  {name:<16}{}", about(name));
+        }
+    }
+    text + "\nOptions:\n{options}{after-help}"
 }
 
 fn dispatch(invoked: Invoked, arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
@@ -82,6 +103,19 @@ mod tests {
         assert_eq!((invoked("./wva"), Invoked::from_path(None)), (Invoked::Wva, Invoked::Wva));
         let help = command(Invoked::KubectlPlugin).render_help().to_string();
         assert!(help.contains("Usage: kubectl wva [COMMAND]"), "{help}");
+    }
+
+    #[test]
+    fn help_has_every_command_once_within_80_columns() {
+        let mut all = command(Invoked::Wva);
+        let help = all.render_help().to_string();
+        let grouped: Vec<&str> = GROUPS.iter().flat_map(|group| group.commands).copied().collect();
+        for command in all.get_subcommands().map(Command::get_name).filter(|name| *name != "help") {
+            assert_eq!(grouped.iter().filter(|name| **name == command).count(), 1, "{command}");
+        }
+        let too_long: Vec<&str> = help.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(too_long.is_empty(), "{too_long:?}");
+        assert!(!help.contains("\n  doctor          \n"), "{help}");
     }
 
     #[test]

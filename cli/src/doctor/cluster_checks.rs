@@ -1,15 +1,18 @@
 //! Checks of the cluster: version, CRD, controllers, leader, namespaces and external metrics API.
 
+use serde_json::Value;
 use wva_crds::names::INSTANCE_LABEL;
+use wva_crds::{ConditionReason, ConditionType};
 use wva_rules::{OLDEST_KUBERNETES, Violation};
 
 use super::annotations::check_annotations;
 use super::chain::Finding;
 use super::config_maps::MapProblem;
 use super::controllers::Controller;
-use super::facts::{DESCRIBE_API_SERVICE, Facts, MetricsServer, metrics_server};
+use super::facts::{DESCRIBE_API_SERVICE, Facts, MetricsServer, is_served_by_wva, metrics_server};
 use super::unread_maps::check_unread_maps;
-use crate::cluster::{entry, text};
+use crate::cluster::{ObjectId, condition, entry, text};
+use crate::output::count;
 
 const UNREVIEWED: &str = "kube-system";
 
@@ -20,6 +23,7 @@ pub(super) fn check_cluster(facts: &Facts) -> Vec<(&'static str, Finding)> {
         ("controller", controller(facts)),
         ("leader", leader(facts)),
     ];
+    findings.extend(prometheus(facts).map(|f| ("prometheus", f)));
     findings
         .extend(unreviewed_controllers(facts).chain(orphaned_namespaces(facts)).map(|f| ("namespace", f)));
     findings.extend(check_unread_maps(facts).into_iter().map(|f| ("unread maps", f)));
@@ -78,6 +82,13 @@ fn controller(facts: &Facts) -> Finding {
         );
     }
     match all.as_slice() {
+        [] if !has_leader && !facts.stopped_controllers.is_empty() => {
+            let ObjectId { namespace, name } = &facts.stopped_controllers[0];
+            Finding::broken(
+                format!("Deployment {namespace}/{name} is at 0 replicas, so the targets stay as they are"),
+                format!("kubectl scale deployment -n {namespace} {name} --replicas=2"),
+            )
+        }
         [] if !has_leader => Finding::broken(
             "not installed: no Deployment has its labels and settings",
             "helm install; if it runs outside the cluster, pass --address HOST:PORT",
@@ -106,6 +117,26 @@ fn leader(facts: &Facts) -> Finding {
             "kubectl get lease -A, then check the logs of the lease holder",
         ),
     }
+}
+
+/// Whether Prometheus answers the controllers, by the conditions of their variants. `None` if no condition tells.
+fn prometheus(facts: &Facts) -> Option<Finding> {
+    let found = facts.variants.iter().filter_map(|v| condition(v, ConditionType::MetricsAvailable.as_str()));
+    let failing: Vec<&Value> = found.clone().filter(|c| is_prometheus_error(c)).collect();
+    if let Some(first) = failing.first() {
+        let (error, _) = text(first, "/message").split_once(". Using").unwrap_or((text(first, "/message"), ""));
+        return Some(Finding::broken(
+            format!("does not answer the controller, which holds the targets of {}: {error}", count(failing.len(), "variant")),
+            "check that Prometheus runs, and PROMETHEUS_BASE_URL of the controller (docs/operations/outages.md)",
+        ));
+    }
+    let answers = found.filter(|c| text(c, "/status") == "True").count();
+    (answers > 0).then(|| Finding::fine("answers the controller"))
+}
+
+/// Whether a condition `MetricsAvailable` says that Prometheus does not answer.
+pub(super) fn is_prometheus_error(condition: &Value) -> bool {
+    text(condition, "/reason") == ConditionReason::PrometheusError.as_str()
 }
 
 /// Controllers in the namespace that admission review excludes.
@@ -176,7 +207,7 @@ fn metrics_api(facts: &Facts) -> Finding {
     let is_installed = |all: &Vec<Controller>| all.iter().any(|c| c.namespace == namespace);
     // `None`: the controllers cannot be listed.
     let is_removed = facts.controllers.as_ref().is_some_and(|all| !is_installed(all));
-    let remedy = if is_removed && text(service, "/spec/service/name").ends_with("-webhook-service") {
+    let remedy = if is_removed && is_served_by_wva(service) {
         "wva was removed and left it: kubectl delete apiservice v1beta1.external.metrics.k8s.io"
     } else {
         DESCRIBE_API_SERVICE

@@ -79,12 +79,26 @@ impl Controller {
     }
 }
 
+/// Controllers in a cluster.
+#[derive(Debug)]
+pub(super) struct Installed {
+    pub(super) running: Vec<Controller>,
+    /// Deployments of wva at 0 replicas.
+    pub(super) stopped: Vec<ObjectId>,
+}
+
+/// Whether it is a Deployment of wva at 0 replicas.
+pub(super) fn is_stopped(deployment: &Value) -> bool {
+    controller_container(deployment).is_some_and(|container| !runs_llm_d_wva(container))
+        && spec_replicas(deployment) == 0
+}
+
 /// Searches `--controller-namespace`, by default the whole cluster. `None` if Deployments cannot be listed.
 pub(super) async fn list_controllers(
     cluster: &Cluster,
     arguments: &ArgMatches,
     unreadable: &mut Vec<UnreadableKind>,
-) -> Option<Vec<Controller>> {
+) -> Option<Installed> {
     let namespace = arguments.get_one::<String>("controller-namespace").cloned();
     let searched = Cluster { namespace, ..cluster.clone() };
     let deployments = match list_deployments(&searched).await {
@@ -94,12 +108,13 @@ pub(super) async fn list_controllers(
             return None;
         }
     };
-    let mut controllers = Vec::new();
+    let stopped = deployments.iter().filter(|deployment| is_stopped(deployment)).map(id).collect();
+    let mut running = Vec::new();
     for deployment in deployments {
         let map = read_main_map(cluster, &deployment, unreadable).await;
-        controllers.extend(Controller::from_deployment(&deployment, &map));
+        running.extend(Controller::from_deployment(&deployment, &map));
     }
-    Some(controllers)
+    Some(Installed { running, stopped })
 }
 
 /// Empty if it does not exist or cannot be read.

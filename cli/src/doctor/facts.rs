@@ -71,6 +71,8 @@ pub(super) struct Facts {
     pub(super) annotations: AnnotationFacts,
     pub(super) namespaces: Vec<Value>,
     pub(super) controllers: Option<Vec<Controller>>,
+    /// Deployments of wva that are scaled to 0 replicas.
+    pub(super) stopped_controllers: Vec<ObjectId>,
     pub(super) config_maps: ConfigMapFacts,
     pub(super) leaders: Leaders,
     /// What the leaders last read of endpoint pickers.
@@ -107,7 +109,9 @@ impl Facts {
         let outcomes = recompute(&leaders);
         let pods = list_or_note(cluster, &PODS, &mut unreadable).await;
         let wait_limits = WaitLimits::read(cluster, (&pickers, &pods), &mut unreadable).await;
-        let controllers = list_controllers(cluster, arguments, &mut unreadable).await;
+        let installed = list_controllers(cluster, arguments, &mut unreadable).await;
+        let (controllers, stopped_controllers) =
+            installed.map_or((None, Vec::new()), |installed| (Some(installed.running), installed.stopped));
         let config_maps =
             ConfigMapFacts::read(cluster, controllers.as_deref(), &variants, &mut unreadable).await;
         // Monitors may be in any namespace.
@@ -132,6 +136,7 @@ impl Facts {
             namespaces: list_or_note(cluster, &NAMESPACES, &mut unreadable).await,
             config_maps,
             controllers,
+            stopped_controllers,
             decisions: index_decisions(&outcomes),
             pickers,
             wait_limits,
@@ -250,6 +255,11 @@ pub(super) fn metrics_server(service: &Value) -> MetricsServer {
         },
         None => MetricsServer { text: server, is_available: true },
     }
+}
+
+/// Whether wva itself serves external metrics.
+pub(super) fn is_served_by_wva(service: &Value) -> bool {
+    text(service, "/spec/service/name").ends_with("-webhook-service")
 }
 
 /// Metrics of an HPA that read the signal, under its present or old name.

@@ -1,6 +1,7 @@
 //! Checks of a healthy variant, and of each way to break one.
 
 mod annotations;
+mod causes;
 mod replicas;
 mod series;
 mod signal;
@@ -160,10 +161,6 @@ fn checks_scrape_and_series() {
             json!({"kind": "ServiceMonitor", "metadata": {"name": "m", "namespace": "elsewhere"}, "spec": {
             "namespaceSelector": {"matchNames": ["prod"]}, "selector": {"matchLabels": {"x": "y"}}}}),
         );
-    });
-    check("scrape", &["Prometheus at http://p did not answer"], |w| {
-        without_metrics(w);
-        set_condition(w, 1, "False", "PrometheusError", "Prometheus at http://p did not answer");
     });
     check("scrape", &["No model server metrics", "BROKEN scrape"], |w| {
         without_metrics(w);

@@ -54,7 +54,7 @@ pub(super) struct WorkloadReference {
 pub(crate) fn command() -> Command {
     let count = |name, help| option(name, "REPLICAS", help).value_parser(value_parser!(u32));
     let command = Command::new("generate")
-        .about("Print a VariantAutoscaling and its HPA or ScaledObject for a model server")
+        .about("Print a VariantAutoscaling and autoscaler for a model server")
         .after_help(HELP)
         .arg(
             Arg::new("workload")

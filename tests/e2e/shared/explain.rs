@@ -54,7 +54,7 @@ async fn explains_a_decision_and_replays_it_offline() -> anyhow::Result<()> {
     // `wva` warns of a controller that is newer by this header.
     let answer =
         reqwest::get(format!("http://{}/explain?namespace={ns}", cluster.install.address("debug")?)).await?;
-    let release = answer.headers().get(VERSION_HEADER).map(|release| release.as_bytes());
+    let release = answer.headers().get(VERSION_HEADER).map(reqwest::header::HeaderValue::as_bytes);
     ensure!(release == Some(WVA_VERSION.as_bytes()), "{:?}", answer.headers());
 
     let run = run_wva(&cluster.testbed, &["explain", "-n", &ns, "missing"], "").await?;

@@ -108,9 +108,12 @@ fn target_at_limit(variant: &VariantState<'_>, bounds: &Bounds) -> Option<Findin
 /// Also in a mode that keeps the replicas. Other checks name what is broken.
 fn unmet_need(variant: &VariantState<'_>) -> Option<Finding> {
     let unmet = variant.condition(ConditionType::NeedMet).filter(|need| text(need, "/status") == "False")?;
-    let is_known = matches!(text(unmet, "/reason"), "NotCarriedOut" | "SignalNotFollowed" | "Stuck");
-    let explain = format!("wva explain {}", variant.argument());
-    (!is_known).then(|| Finding::warning(text(unmet, "/message"), explain))
+    let remedy = match text(unmet, "/reason") {
+        "NotCarriedOut" | "SignalNotFollowed" | "Stuck" | "WaitingForQuota" => return None,
+        "Paused" | "Fixed" | "RecommendOnly" => variant.edit(),
+        _ => format!("wva explain {}", variant.argument()),
+    };
+    Some(Finding::warning(text(unmet, "/message"), remedy))
 }
 
 /// The target was not reached within the hold time.

@@ -1,8 +1,10 @@
 //! The endpoint picker of a model that is at zero or may scale to zero, as the leader read it.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_json::Value;
+use wva_crds::duration::rounded;
 use wva_crds::picker_report::{PickerPodReport, PickerReport};
 
 use crate::cluster::{ObjectId, id, items, text};
@@ -68,7 +70,8 @@ fn finding(
     pod: &PickerPodReport,
     model: &str,
 ) -> Finding {
-    let PickerPodReport { pod: name, url, age_seconds, bytes, families, flow_control, names, .. } = pod;
+    let PickerPodReport { pod: name, url, bytes, families, flow_control, names, .. } = pod;
+    let age = rounded(Duration::from_secs(pod.age_seconds));
     if url.is_empty() {
         return Finding::unknown(format!("endpoint picker {picker}: pod {name} has not been read yet"));
     }
@@ -78,7 +81,7 @@ fn finding(
         let look =
             || format!("kubectl logs -n {namespace} {name}; check its port, scheme and NetworkPolicies");
         return Finding::warning(
-            format!("{place}, {age_seconds} s ago: {error}"),
+            format!("{place}, {age} ago: {error}"),
             remedy.unwrap_or_else(look),
         );
     }
@@ -93,7 +96,7 @@ fn finding(
         names => format!("model names {}", first_names(names.iter().map(String::as_str))),
     };
     let message =
-        format!("{place}, {age_seconds} s ago: 200, {} kB, {flow_control}; {found}; {names}", bytes / 1000);
+        format!("{place}, {age} ago: 200, {} kB, {flow_control}; {found}; {names}", bytes / 1000);
     if !pod.is_picker {
         let remedy =
             format!("name the port of the picker of {model} by endpoint_picker in the scale-to-zero map");

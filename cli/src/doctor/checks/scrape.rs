@@ -13,6 +13,7 @@ use super::monitors;
 use super::pods::{is_ready, is_worker};
 use crate::cluster::text;
 use crate::doctor::chain::Finding;
+use crate::doctor::cluster_checks::is_prometheus_error;
 use crate::doctor::variant_state::VariantState;
 use crate::output::{count, first_names};
 
@@ -20,19 +21,14 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     if variant.ready() == Some(0) {
         return vec![Finding::fine("no ready replica to scrape")];
     }
+    if variant.condition(ConditionType::MetricsAvailable).is_some_and(is_prometheus_error) {
+        return vec![Finding::unknown("what the pods report is not known while Prometheus does not answer")];
+    }
     let Some(cycle) = variant.cycle else { return vec![by_status(variant)] };
     let reports = |replica: &&Replica| replica.kv.is_some() || replica.queue.is_some();
     let reporting: Vec<&Replica> = cycle.replicas.iter().filter(reports).collect();
     if reporting.is_empty() {
-        let condition = variant.condition(ConditionType::MetricsAvailable);
-        let prometheus_error = condition.filter(|c| text(c, "/reason") == "PrometheusError");
-        return vec![match prometheus_error {
-            Some(error) => Finding::broken(
-                text(error, "/message"),
-                "check PROMETHEUS_BASE_URL of the controller, and that Prometheus runs",
-            ),
-            None => without_series(variant),
-        }];
+        return vec![without_series(variant)];
     }
     let mut findings = vec![reporting_pods(variant, &reporting)];
     findings.extend(missing_signals(variant, &reporting));

@@ -6,7 +6,7 @@ use wva_crds::names::DESIRED_REPLICAS_METRIC;
 
 use crate::cluster::id;
 use crate::doctor::chain::Finding;
-use crate::doctor::facts::ExternalMetric;
+use crate::doctor::facts::{ExternalMetric, is_served_by_wva};
 use crate::doctor::variant_state::VariantState;
 use crate::prometheus::Series;
 
@@ -91,8 +91,9 @@ fn in_prometheus(variant: &VariantState<'_>, all: &[Series]) -> Finding {
             .filter_map(|hpa| variant.facts.external_metrics.get(&id(hpa)))
             .flatten()
             .collect();
+        let is_served_by_wva = variant.facts.api_service.as_ref().is_some_and(is_served_by_wva);
         // Without a reader the autoscaler is the first broken link, and nothing needs the series yet.
-        if variant.autoscalers.is_empty() || answers.into_iter().any(has_value) {
+        if variant.autoscalers.is_empty() || is_served_by_wva || answers.into_iter().any(has_value) {
             return by_status(variant);
         }
         return Finding::broken(

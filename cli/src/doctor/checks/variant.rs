@@ -3,6 +3,7 @@
 use k8s_openapi::jiff::SignedDuration;
 use wva_controller::{MAX_TARGET_AGE, detect_orphan};
 use wva_crds::ConditionType;
+use wva_crds::duration::rounded;
 use wva_crds::names::{EXCLUDE_ANNOTATION, INSTANCE_LABEL};
 use wva_rules::{Facts, Severity, apply_defaults, validate};
 
@@ -25,7 +26,7 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     if !broken.is_empty() {
         return broken;
     }
-    let age = variant.target_age().map(|age| format!(", target confirmed {} s ago", age.as_secs()));
+    let age = variant.target_age().map(|age| format!(", target confirmed {} ago", rounded(age.unsigned_abs())));
     let mode = variant.mode().unwrap_or_default();
     vec![Finding::fine(format!("accepted, mode {mode}{}", age.unwrap_or_default()))]
 }

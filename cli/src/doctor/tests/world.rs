@@ -10,7 +10,7 @@ use wva_scaling::Snapshot;
 use crate::cluster::id;
 use crate::doctor::annotation_facts::AnnotationFacts;
 use crate::doctor::config_map_facts::ConfigMapFacts;
-use crate::doctor::controllers::Controller;
+use crate::doctor::controllers::{Controller, is_stopped};
 use crate::doctor::facts::{ExternalMetric, Facts, PrometheusSeries, index_decisions, recompute};
 use crate::doctor::unreadable::UnreadableKind;
 use crate::doctor::wait_limits::WaitLimits;
@@ -46,6 +46,7 @@ pub(super) struct World {
     pub(super) claim_templates: Vec<Value>,
     pub(super) pickers: Vec<PickerReport>,
     pub(super) wait_limits: WaitLimits,
+    pub(super) api_service: Option<Value>,
     pub(super) kubernetes: &'static str,
 }
 
@@ -153,6 +154,7 @@ impl World {
             pickers: Vec::new(),
             wait_limits: WaitLimits::default(),
             kubernetes: "1.37",
+            api_service: None,
         }
     }
 
@@ -192,6 +194,7 @@ impl World {
             annotations: self.annotations,
             namespaces: self.namespaces,
             controllers: Some(controllers.collect()),
+            stopped_controllers: self.controllers.iter().filter(|d| is_stopped(d)).map(id).collect(),
             config_maps: self.config_maps,
             pickers: self.pickers,
             wait_limits: self.wait_limits,
@@ -200,7 +203,7 @@ impl World {
             decisions: index_decisions(&outcomes),
             external_metrics: BTreeMap::from([(id(&hpa()), vec![answer])]),
             kubernetes: self.kubernetes.parse().ok(),
-            api_service: None,
+            api_service: self.api_service,
             missing_crd_fields: Ok(Vec::new()),
             series: self.has_prometheus.then_some(Ok(PrometheusSeries {
                 models: self.models,

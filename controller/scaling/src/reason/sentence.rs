@@ -1,6 +1,9 @@
 //! Texts of a reason.
 
 use std::fmt;
+use std::time::Duration;
+
+use wva_crds::duration::rounded;
 
 use super::figures::format_figure;
 use super::{FallbackSource, Reason};
@@ -224,11 +227,7 @@ impl Reason {
                 )
             }
             Self::WakeHold { woken_seconds } => {
-                write!(
-                    f,
-                    "woken {} s ago; held until its replica reports metrics",
-                    format_figure(*woken_seconds)
-                )
+                write!(f, "woken {} ago; held until its replica reports metrics", span(*woken_seconds))
             }
             _ => Ok(()),
         }
@@ -256,6 +255,11 @@ impl Reason {
     }
 }
 
+/// Of seconds that are not negative.
+fn span(seconds: f64) -> String {
+    rounded(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lead = self.lead().unwrap_or_default();
@@ -264,7 +268,7 @@ impl fmt::Display for Reason {
         }
         match self {
             Self::KeptDecision { age_seconds } => {
-                write!(f, "{lead}, last progress {} s ago", format_figure(*age_seconds))
+                write!(f, "{lead}, last progress {} ago", span(*age_seconds))
             }
             Self::SignalsMissing { missing, server } => {
                 write!(

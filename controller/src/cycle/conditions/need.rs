@@ -125,7 +125,7 @@ fn unmet_need(decision: &Decision, signal: &ConditionDraft, siblings: Siblings) 
         Mode::Auto => return unmet_in_auto(decision, signal, siblings),
     };
     by_mode.map(|reason| {
-        let message = "The model needs more replicas than the annotation wva.llmd.ai/mode allows: remove it if it is no longer needed";
+        let message = "The model needs more replicas than the mode of the variant allows: set it to auto if the reason for it is over";
         unmet(reason, message)
     })
 }
