@@ -42,7 +42,8 @@ fn command(invoked: Invoked) -> Command {
         )
         .subcommand(command_line::run())
         .subcommands(wva_cli::commands());
-    let program = program.help_template(help_template(&program));
+    let template = help_template(&program);
+    let program = program.help_template(template);
     match invoked {
         Invoked::Wva => program.bin_name("wva"),
         Invoked::KubectlPlugin => program.bin_name("kubectl wva").display_name("kubectl wva"),
