@@ -14,7 +14,8 @@ const COLUMNS: [&str; 8] = [
 fn table(page: &str, begin: &str, end: &str) -> Vec<Vec<String>> {
     let text = page.split_once(begin).unwrap().1.split_once(end).unwrap().0;
     let rows = text.lines().filter(|line| line.starts_with("| "));
-    rows.map(|row| row.trim_matches('|').split('|').map(|cell| cell.trim().replace("**", "")).collect()).collect()
+    rows.map(|row| row.trim_matches('|').split('|').map(|cell| cell.trim().replace("**", "")).collect())
+        .collect()
 }
 
 /// `9: 99.2 ±0.1 (2.08)` without the size of the fleet and the confidence interval.
@@ -39,5 +40,10 @@ fn example_prints_what_the_readme_shows() {
     let (command, shown) = README.split_once("$ wva ").unwrap().1.split_once('\n').unwrap();
     let shown = shown.split_once("  ...\n").unwrap().0;
     let answer = run(&command.split(' ').collect::<Vec<_>>(), "");
-    assert!(shown.lines().count() > 2 && answer.stdout.starts_with(shown), "{}{}", answer.stdout, answer.stderr);
+    assert!(
+        shown.lines().count() > 2 && answer.stdout.starts_with(shown),
+        "{}{}",
+        answer.stdout,
+        answer.stderr
+    );
 }
