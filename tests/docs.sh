@@ -25,9 +25,9 @@ chart=charts/workload-variant-autoscaler
 home=$(sed -n 's/^home: //p' $chart/Chart.yaml)
 mv "$copy/docs/theme" "$copy"
 cp $chart/icon.svg "$copy/theme/favicon.svg"
-# An empty file: the site uses the reader's fonts, and mdBook copies none.
+# In place of the fonts that mdBook would copy.
 mkdir "$copy/theme/fonts"
-: > "$copy/theme/fonts/fonts.css"
+echo "/* The site uses the reader's fonts. */" > "$copy/theme/fonts/fonts.css"
 cd "$copy"
 while IFS= read -r page; do
   root=$(dirname "$page" | sed 's|[^/]\{1,\}|..|g')
