@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Opens the site of docs/ in headless Chromium: index, search, a page of tables on a narrow screen, and diagrams. Fails
-# on a script error, a search without a hit, a page wider than the screen, or a diagram that is not drawn. Screenshots
-# go to target/docs-screenshots. CHROMIUM names the browser.
+# Opens the site of docs/ in headless Chromium: index, search, pages of tables on a narrow screen, a rule, and diagrams.
+# Fails on a script error, a search without a hit, a page wider than the screen, a message that is cut, or a diagram that is
+# not drawn. Screenshots in light and dark go to target/docs-screenshots. CHROMIUM names the browser.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . tests/browser.sh
@@ -11,7 +11,8 @@ shots=$(shots docs)
 cp tests/docs-browser.html "$site/check.html"
 serve "$site" "rm '$site/check.html'"
 
-browse --virtual-time-budget=60000 --dump-dom "$url/check.html" > "$work/page.html"
+diagrams=$(cd "$site" && grep -rl --include='*.html' --exclude=print.html 'class="mermaid"' . | paste -sd,)
+browse --virtual-time-budget=90000 --dump-dom "$url/check.html?diagrams=$diagrams" > "$work/page.html"
 ! grep . "$work/console.log" || { echo "FAILED no message of a script" >&2; exit 1; }
 python3 - "$work/page.html" << 'PYTHON'
 import html, json, re, sys
@@ -19,21 +20,27 @@ import html, json, re, sys
 found = re.search(r'<pre id="result">(.*?)</pre>', open(sys.argv[1]).read(), re.S)
 results = json.loads(html.unescape(found.group(1))) if found and found.group(1) else []
 seen = {result["name"]: result for result in results}
+every = lambda name, holds: any(r["name"] == name for r in results) and all(holds(r) for r in results if r["name"] == name)
 checks = [
-    ("every page was opened", set(seen) == {"index", "search", "narrow", "diagrams"}),
+    ("every page was opened", set(seen) == {"index", "search", "narrow", "rule", "diagrams"}),
     ("no script error", all(not result["errors"] for result in results)),
     ("the index has its heading", seen.get("index", {}).get("heading") == "Documentation"),
     ("the index lists the chapters", seen.get("index", {}).get("chapters", 0) > 40),
     ("search finds pages", seen.get("search", {}).get("hits", 0) > 0),
-    ("a page fits a narrow screen", seen.get("narrow", {}).get("overflow", 1) <= 0),
-    ("diagrams are drawn", seen.get("diagrams", {}).get("drawn", 0) == 2),
+    ("pages fit a narrow screen", every("narrow", lambda page: page["overflow"] <= 0)),
+    ("the message of a rule is not cut", every("rule", lambda page: page["blocks"] > 0 and page["cut"] == 0)),
+    ("diagrams are drawn", every("diagrams", lambda page: page["all"] > 0 and page["missing"] == 0 and not page["syntax"])),
 ]
 for name, holds in checks:
     print(f"{'ok    ' if holds else 'FAILED'} {name}")
 if not all(holds for _, holds in checks):
     sys.exit(json.dumps(results, indent=1))
 PYTHON
-for width in 1280 390; do
-  browse --window-size="$width,900" --virtual-time-budget=10000 --screenshot="$shots/index-$width.png" "$url/index.html"
+for page in index concepts/overview guides/connect-autoscaler reference/rules/WVA-VA-003 reference/cli development/evidence/traffic; do
+  for width in 1280 390; do
+    shot=$shots/${page//\//-}-$width
+    browse --window-size="$width,2000" --virtual-time-budget=10000 --screenshot="$shot-light.png" "$url/$page.html"
+    browse --window-size="$width,2000" --virtual-time-budget=10000 --force-dark-mode --screenshot="$shot-dark.png" "$url/$page.html"
+  done
 done
 echo "screenshots: $shots"

@@ -21,26 +21,29 @@ copy=$target/docs-pages
 rm -rf "$copy" "$target/docs"
 mkdir -p "$copy"
 cp -r book.toml docs "$copy"
-home=$(sed -n 's/^home: //p' charts/workload-variant-autoscaler/Chart.yaml)
+chart=charts/workload-variant-autoscaler
+home=$(sed -n 's/^home: //p' $chart/Chart.yaml)
+mv "$copy/docs/theme" "$copy"
+cp $chart/icon.svg "$copy/theme/favicon.svg"
+# In place of the fonts that mdBook would copy.
+mkdir "$copy/theme/fonts"
+echo "/* The site uses the reader's fonts. */" > "$copy/theme/fonts/fonts.css"
 cd "$copy"
 while IFS= read -r page; do
   root=$(dirname "$page" | sed 's|[^/]\{1,\}|..|g')
   sed -i -E "s#\]\(${root//./\\.}/#]($home/blob/main/#g; s#\]\(([^):]*)README\.md#](\1index.md#g" "$page"
 done < <(find docs -name '*.md')
 find docs -name README.md -execdir mv {} index.md \;
-# Adds the preprocessor and its script to the copy of book.toml.
+# Adds the preprocessor and its script to the copy of book.toml. Its own mermaid-init.js looks for the buttons of mdBook 0.4.
 mdbook-mermaid install . > /dev/null
-# Its own script looks for the buttons of mdBook 0.4.
-cat > mermaid-init.js << 'SCRIPT'
-const dark = ["ayu", "navy", "coal"].some((theme) => document.documentElement.classList.contains(theme));
-mermaid.initialize({ startOnLoad: true, theme: dark ? "dark" : "default" });
-SCRIPT
+mv theme/mermaid-init.js .
+export MDBOOK_OUTPUT__HTML__GIT_REPOSITORY_URL=$home
 mdbook build --dest-dir "$target/docs"
 
 cd "$target/docs"
-dead=0
-while IFS=: read -r page link; do
-  [ -e "$(dirname "$page")/$link" ] || { echo "$page: no target for the link $link" >&2; dead=$((dead + 1)); }
-done < <(grep -roE --include='*.html' --exclude=404.html '(href|src)="[^"#:]+["#]' . | sed -E 's/(href|src)="//; s/["#]$//' | sort -u)
-[ $dead = 0 ] || exit 1
+# `ls` names each file that is missing, all in one process.
+links=$(grep -roE --include='*.html' --exclude=404.html '(href|src)="[^"#:]+["#]' . |
+  sed -E 's,^(.*)/[^/:]*:(href|src)=",\1/,; s,["#]$,,' | sort -u)
+dead=$(xargs -d '\n' ls -d <<< "$links" 2>&1 > /dev/null || true)
+[ -z "$dead" ] || { printf 'a link without a target: %s\n' "$dead" >&2; exit 1; }
 echo "docs: $(find . -name '*.html' | wc -l) pages in $target/docs"

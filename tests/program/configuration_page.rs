@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use wva_crds::settings::{Alias, Kind, SETTINGS, Setting};
 
-const HEAD: &str = "# Settings: list, precedence of sources, changes at run time
+const HEAD: &str = "# Settings
 
 <!-- Written by `make generate` from the table of settings (crds/src/settings/table.rs): change it there, or the text
      around it in tests/program/configuration_page.rs. -->

@@ -103,7 +103,7 @@ fn schemas_of_files() {
     }
 }
 
-/// The site lists each rule below the index of rules.
+/// The site lists each rule with its title below the index of rules.
 #[test]
 fn summary_of_rules() {
     const INDEX: &str = "- [Admission rules](reference/rules/README.md)\n";
@@ -111,10 +111,12 @@ fn summary_of_rules() {
     let summary = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
     let others: String =
         summary.split_inclusive('\n').filter(|line| !line.starts_with("  - [WVA-")).collect();
-    let codes = rule_pages::pages().into_keys().filter_map(|name| Some(name.strip_suffix(".md")?.to_owned()));
-    let rules: Vec<String> = codes
-        .filter(|code| code != "README")
-        .map(|code| format!("  - [{code}](reference/rules/{code}.md)\n"))
+    let pages = rule_pages::pages().into_iter().filter(|(name, _)| name != "README.md");
+    let rules: Vec<String> = pages
+        .map(|(name, page)| {
+            let title = page.lines().next().unwrap().trim_start_matches("# ");
+            format!("  - [{title}](reference/rules/{name})\n")
+        })
         .collect();
     check(path, &others.replace(INDEX, &format!("{INDEX}{}", rules.concat())));
 }

@@ -21,6 +21,7 @@ mod invalid_settings;
 mod layout;
 mod log_greps;
 mod model_servers_page;
+mod readme;
 mod release;
 mod report;
 mod rule_pages;
