@@ -158,7 +158,8 @@ where
     fields.into()
 }
 
-pub(crate) const LONG_VERSION: &str = concat!(
+/// Release, commit and compiler.
+pub const LONG_VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     " (revision ",
     env!("WVA_REVISION"),

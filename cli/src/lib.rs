@@ -40,6 +40,7 @@ use wva_simulator::replay::ReplayReport;
 use wva_simulator::report::SimulationReport;
 
 use arguments::{output_format, output_option};
+use output::print;
 
 pub use explain::record_cycles;
 pub use output::{TerminalSize, fail, terminal_size, use_colours};

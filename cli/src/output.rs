@@ -21,7 +21,7 @@ use crate::cluster::ListError;
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn print(text: &str) -> anyhow::Result<bool> {
+pub(crate) fn print(text: &str) -> anyhow::Result<bool> {
     print_unchecked(&harmless(text, false))
 }
 
@@ -116,6 +116,13 @@ pub(super) fn count(n: usize, noun: &str) -> String {
 /// At most three names.
 pub(super) fn first_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.take(3).collect::<Vec<_>>().join(", ")
+}
+
+/// Prints the error; the exit code is 2.
+#[must_use]
+pub(crate) fn wrong_usage(error: impl Into<anyhow::Error>) -> ExitCode {
+    print_error(&error.into());
+    ExitCode::from(crate::WRONG_USAGE)
 }
 
 /// A file of the command line that cannot be read; the exit code is 2.
