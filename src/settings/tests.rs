@@ -38,8 +38,7 @@ fn environment_overrides_map_and_map_overrides_file() {
         "POD_NAMESPACE": "elsewhere",
     }));
     let file = text(&serde_json::json!({"REST_CLIENT_TIMEOUT": "12s", "WVA_DECISION_HOLD": "13m"}));
-    let matches =
-        crate::command_line::manager().try_get_matches_from(["wva"]).unwrap();
+    let matches = crate::command_line::manager().try_get_matches_from(["wva"]).unwrap();
     let environment = |k: &str| match k {
         "GLOBAL_OPT_INTERVAL" => Some("9s".to_owned()),
         "PROMETHEUS_BASE_URL" => Some(URL.1.to_owned()),
@@ -337,8 +336,7 @@ fn distinguishes_errors_that_the_map_can_override() {
 fn reports_unreadable_files_with_other_errors() {
     let error = |args: &[&str], map: &serde_json::Value| {
         let args = std::iter::once("wva").chain(args.iter().copied());
-        let matches =
-            crate::command_line::manager().try_get_matches_from(args).unwrap();
+        let matches = crate::command_line::manager().try_get_matches_from(args).unwrap();
         let environment = |k: &str| (k == URL.0).then(|| URL.1.to_owned());
         Sources::collect(&matches, environment).read(&text(map)).unwrap_err().to_string()
     };

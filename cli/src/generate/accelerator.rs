@@ -2,8 +2,8 @@
 
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::Value;
-use wva_crds::hardware::{accelerator_key, normalize_accelerator, product_labels};
 use wva_crds::names::ACCELERATOR_LABEL;
+use wva_objects::hardware::{accelerator_key, normalize_accelerator, product_labels};
 
 use super::command_line::flag_value;
 use super::guess::Guess;

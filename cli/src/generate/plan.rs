@@ -1,13 +1,13 @@
 //! The objects for one workload.
 
 use serde_json::{Value, json};
-use wva_crds::hardware::Gpus;
 use wva_crds::intent::stated_accelerator;
 use wva_crds::names::{
     ACCELERATOR_LABEL, DESIRED_REPLICAS_METRIC, GROUP, KIND, VERSION, is_desired_replicas,
 };
 use wva_crds::settings::without_password;
 use wva_crds::text::quote;
+use wva_objects::hardware::Gpus;
 use wva_rules::{Facts, OtherVariant, Severity, Target, apply_defaults, validate};
 
 use super::accelerator::{check_parallelism, find_accelerator, gpus_per_replica};

@@ -5,7 +5,7 @@ mod pool;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use wva_crds::hardware::{DeviceRequests, GpuClasses, accelerator_key, normalize_accelerator};
+use wva_objects::hardware::{DeviceRequests, GpuClasses, accelerator_key, normalize_accelerator};
 
 use crate::model::gpus::NoInventory;
 use crate::model::keys::{PodKey, WorkloadKey};

@@ -1,7 +1,7 @@
 //! Facts from pod templates.
 
 use k8s_openapi::api::core::v1::{Container, NodeSelectorTerm, PodSpec};
-use wva_crds::hardware::{Gpus, NodeRequirement, derive_accelerator, partition_accelerator};
+use wva_objects::hardware::{Gpus, NodeRequirement, derive_accelerator, partition_accelerator};
 use wva_scaling::servers::{ServerKind, ServingPods};
 use wva_scaling::{ENGINE_RELEASE, engine_arguments};
 

@@ -1,6 +1,6 @@
 //! Arguments of a vLLM server that bound its capacity, with the defaults that vLLM has on this hardware.
 
-use wva_crds::hardware::gpu_memory;
+use wva_objects::hardware::gpu_memory;
 
 use super::shell_words::{parse_vllm_integer, split_shell_words};
 

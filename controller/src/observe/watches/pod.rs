@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodExtendedResourceClaimStatus,
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::{Resource, ResourceExt};
 use serde::Deserialize;
-use wva_crds::hardware::Gpus;
+use wva_objects::hardware::Gpus;
 use wva_runtime::cache::Projection;
 
 use super::objects::Owner;

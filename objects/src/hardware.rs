@@ -1,5 +1,5 @@
 //! GPUs in a cluster: the table of extended resources and node labels, names of accelerators, and what pods and resource
-//! claims request. Controller, rules and commands ask this module, so that they agree.
+//! claims request.
 
 mod accelerator;
 mod claims;
