@@ -20,12 +20,12 @@ for crate in wva-objects wva-scaling wva-rules wva-simulator; do
   [ -z "$found" ] || { echo "$crate must stay pure, and depends on: $found"; exit 1; }
 done
 echo "== dependencies between crates"
-allowed="wva:wva-certs wva:wva-cli wva:wva-controller wva:wva-crds wva:wva-rules wva:wva-runtime wva:wva-scaling wva:wva-webhook
+allowed="wva:wva-certs wva:wva-cli wva:wva-controller wva:wva-crds wva:wva-objects wva:wva-rules wva:wva-runtime wva:wva-scaling wva:wva-webhook
 wva-cli:wva-certs wva-cli:wva-controller wva-cli:wva-crds wva-cli:wva-objects wva-cli:wva-rules wva-cli:wva-runtime wva-cli:wva-scaling
 wva-cli:wva-simulator wva-cli:wva-webhook
 wva-controller:wva-certs wva-controller:wva-crds wva-controller:wva-objects wva-controller:wva-rules wva-controller:wva-runtime wva-controller:wva-scaling
-wva-webhook:wva-certs wva-webhook:wva-crds wva-webhook:wva-rules wva-webhook:wva-runtime wva-certs:wva-crds wva-certs:wva-runtime
-wva-objects:wva-crds wva-rules:wva-crds wva-scaling:wva-crds wva-scaling:wva-objects wva-simulator:wva-scaling wva-simulator:wva-crds wva-testbed:wva-crds
+wva-webhook:wva-certs wva-webhook:wva-crds wva-webhook:wva-objects wva-webhook:wva-rules wva-webhook:wva-runtime wva-certs:wva-crds wva-certs:wva-runtime
+wva-objects:wva-crds wva-rules:wva-crds wva-rules:wva-objects wva-scaling:wva-crds wva-scaling:wva-objects wva-simulator:wva-scaling wva-simulator:wva-crds wva-testbed:wva-crds
 wva-experiments:wva-crds wva-experiments:wva-testbed wva-experiments:wva-cli wva-experiments:wva-scaling wva-experiments:wva-simulator"
 for crate in wva wva-cli wva-runtime wva-controller wva-webhook wva-certs wva-rules wva-scaling wva-simulator wva-testbed wva-experiments wva-objects wva-crds; do
   tree=$(cargo tree --locked --package "$crate" --edges normal --depth 1 --prefix none)

@@ -22,7 +22,8 @@ use clap::{ArgMatches, Command};
 use options::PlanOptions;
 use plan::{Plan, plan};
 use serde_json::{Value, json};
-use wva_rules::{KubernetesVersion, Target, api_group};
+use wva_objects::{Target, api_group};
+use wva_rules::KubernetesVersion;
 
 use super::cluster::{
     AUTOSCALERS, CONFIG_MAPS, Cluster, ListError, ObjectId, PROMETHEUS_RULES, Resource, SCALED_OBJECTS,

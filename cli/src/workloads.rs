@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use wva_rules::{Target, api_group};
+use wva_objects::{Target, api_group};
 
 use super::cluster::{Cluster, ListError, ObjectId, WORKLOADS, id, items, number, text};
 use super::gpus::{ClaimTemplates, GpuRequests};

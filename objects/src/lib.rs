@@ -2,4 +2,16 @@
 //! clock, no I/O and no Kubernetes client.
 #![warn(clippy::disallowed_methods)]
 
+mod annotations;
 pub mod hardware;
+pub mod json;
+mod promql;
+mod readers;
+pub mod series;
+mod target;
+
+pub use annotations::{
+    AnnotatedVariant, AnnotationError, MetricSelection, annotated_instance, is_annotated, label_in_query,
+};
+pub use readers::{MetricReader, SeriesSelector, signal_trigger};
+pub use target::{DEFAULT_API_VERSION, DEFAULT_KIND, Target, api_group};

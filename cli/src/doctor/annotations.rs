@@ -9,7 +9,7 @@ use wva_controller::{
     AnnotatedAutoscaler, AnnotationVerdict, Autoscaler, AutoscalerKind, Variant, replaced_message,
 };
 use wva_crds::names::{INSTANCE_LABEL, MANAGED_ANNOTATION};
-use wva_rules::is_annotated;
+use wva_objects::is_annotated;
 
 use super::annotation_facts::REFUSED;
 use super::chain::Finding;

@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::core::v1::Container;
 use serde_json::Value;
-use wva_rules::{Target, api_group};
+use wva_objects::{Target, api_group};
 
 use super::workload::{INFERENCE_SERVICE, KSERVE, LLM_INFERENCE_SERVICE, Workload, annotation, pod_spec};
 use crate::cluster::{LEADER_WORKER_SETS, Resource, number, text};

@@ -7,8 +7,9 @@ use wva_crds::names::{
 };
 use wva_crds::settings::without_password;
 use wva_crds::text::quote;
+use wva_objects::Target;
 use wva_objects::hardware::Gpus;
-use wva_rules::{Facts, OtherVariant, Severity, Target, apply_defaults, validate};
+use wva_rules::{Facts, OtherVariant, Severity, apply_defaults, validate};
 
 use super::accelerator::{check_parallelism, find_accelerator, gpus_per_replica};
 use super::autoscaler::{

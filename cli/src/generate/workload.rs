@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::Value;
-use wva_rules::{Target, api_group};
+use wva_objects::{Target, api_group};
 
 use crate::cluster::{LEADER_WORKER_SETS, entry, items, number, text};
 use crate::validate::SourceObject;

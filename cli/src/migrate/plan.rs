@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use wva_crds::VariantMode;
 use wva_crds::intent::{Mode, stated_accelerator};
 use wva_crds::names::{ACCELERATOR_LABEL, KIND, MODE_ANNOTATION};
-use wva_rules::{Facts, OtherVariant, Severity, Target, apply_defaults, is_annotated, validate};
+use wva_objects::{Target, is_annotated};
+use wva_rules::{Facts, OtherVariant, Severity, apply_defaults, validate};
 
 use super::blueprint::{self, BlueprintConversion};
 use super::entry::Entries;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use wva_controller::{MAX_TARGET_AGE, detect_orphan};
 use wva_crds::ConditionType;
-use wva_rules::Target;
+use wva_objects::Target;
 use wva_scaling::Snapshot;
 use wva_scaling::resolve::{Entries, Saturation};
 use wva_scaling::servers::{PodGroup, ServingPods};

@@ -7,10 +7,11 @@ use serde_json::Value;
 use wva_crds::names::{GROUP, KIND};
 use wva_crds::settings::is_name;
 use wva_crds::text::{FOUND_CHARS, quote, shorten};
+use wva_objects::{MetricReader, Target, api_group};
 use wva_rules::{
-    AutoscalerFacts, Facts, Kind, KubernetesVersion, MapFacts, MapRole, MapScope, MetricReader, Operation,
-    OtherVariant, RULES, Severity, Target, Violation, api_group, apply_defaults, model_with_own_cost,
-    validate, validate_autoscaler, validate_map,
+    AutoscalerFacts, Facts, Kind, KubernetesVersion, MapFacts, MapRole, MapScope, Operation, OtherVariant,
+    RULES, Severity, Violation, apply_defaults, model_with_own_cost, validate, validate_autoscaler,
+    validate_map,
 };
 
 use super::maps::InstallNames;

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use wva_crds::names::{
     DEFAULT_VARIANT_COST, INSTANCE_LABEL, MANAGED_ANNOTATION, MANAGED_BY_LABEL, MODEL_ANNOTATION,
 };
-use wva_rules::{AnnotatedVariant, annotation_violations};
+use wva_objects::AnnotatedVariant;
+use wva_rules::annotation_violations;
 
 use crate::model::keys::WorkloadKey;
 use crate::observe::variants::{Ownership, is_excluded, is_managed};

@@ -7,7 +7,7 @@ mod replicas;
 use std::fmt;
 
 use jiff::Timestamp;
-use wva_rules::SeriesLabels;
+use wva_objects::series::SeriesLabels;
 
 pub(crate) use self::index::AutoscalerIndex;
 pub use self::obstacles::declared_obstacles;

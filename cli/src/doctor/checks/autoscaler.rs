@@ -3,7 +3,8 @@
 use serde_json::Value;
 use wva_controller::{Autoscaler, MetricsApi, SignalFacts, SignalProblem, SignalVerdict, judge_signal};
 use wva_crds::ConditionType;
-use wva_rules::{SeriesLabels, Target};
+use wva_objects::Target;
+use wva_objects::series::SeriesLabels;
 
 use crate::cluster::{entry, number, text};
 use crate::doctor::chain::Finding;

@@ -1,6 +1,6 @@
 //! Judges whether an autoscaler follows the target that this cycle publishes.
 
-use wva_rules::SeriesLabels;
+use wva_objects::series::SeriesLabels;
 use wva_scaling::Decision;
 use wva_scaling::snapshot::Mode;
 

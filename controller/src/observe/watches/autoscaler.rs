@@ -16,7 +16,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::Value;
 use wva_crds::names::is_desired_replicas;
-use wva_rules::{MetricReader, SeriesSelector, signal_trigger};
+use wva_objects::{MetricReader, SeriesSelector, signal_trigger};
 use wva_runtime::cache::Projection;
 
 use self::annotations::Annotations;

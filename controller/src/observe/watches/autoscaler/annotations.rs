@@ -6,7 +6,7 @@ use kube::api::DynamicObject;
 use serde::Serialize;
 use serde_json::json;
 use wva_crds::names::MANAGED_ANNOTATION;
-use wva_rules::{AnnotatedVariant, AnnotationError, annotated_instance, is_annotated};
+use wva_objects::{AnnotatedVariant, AnnotationError, annotated_instance, is_annotated};
 
 /// Annotations that ask for a variant.
 #[derive(Debug, PartialEq)]

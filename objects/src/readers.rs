@@ -6,8 +6,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
 use wva_crds::names::{is_desired_replicas, reads_desired_replicas};
 
-use crate::facts::{Target, at};
+use crate::json::at;
 use crate::promql;
+use crate::target::Target;
 
 /// Scales a workload by wva's metric.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,11 +1,13 @@
 //! Labels of the series `wva_desired_replicas`, and whether a selector can match them.
 
+use wva_crds::text::{escape, shorten};
+
 use crate::readers::{Operator, Requirement, SeriesSelector};
-use crate::text::{escape, shorten};
 
 /// Longest name or label value in a message.
 const MAX_PART_CHARS: usize = 24;
-pub(crate) const VARIANT_LABEL: &str = "variant_name";
+/// Label with the name of the variant.
+pub const VARIANT_LABEL: &str = "variant_name";
 
 /// Known labels of the series of one variant. Any selector may match the other labels.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +39,8 @@ impl<'a> SeriesLabels<'a> {
         labels
     }
 
-    pub(crate) fn add<const N: usize>(&mut self, key: &'static str, values: [Option<&'a str>; N]) {
+    /// Adds a label. A series has one of the values; `None` stands for a missing label.
+    pub fn add<const N: usize>(&mut self, key: &'static str, values: [Option<&'a str>; N]) {
         self.0.push(Label { key, values: values.into() });
     }
 }
@@ -61,7 +64,7 @@ impl SeriesSelector {
                 continue;
             }
             let Requirement { key, operator, values } = requirement;
-            let listed = || values.iter().map(|v| short(v)).collect::<Vec<_>>().join(",");
+            let listed = || values.iter().map(|v| shorten_name(v)).collect::<Vec<_>>().join(",");
             let selected = match operator {
                 Operator::In if values.len() == 1 => format!("{key}={}", listed()),
                 Operator::In => format!("{key} in ({})", listed()),
@@ -93,6 +96,8 @@ fn meets(requirement: &Requirement, value: Option<&str>) -> bool {
     }
 }
 
-pub(crate) fn short(text: &str) -> String {
+/// Escaped name or label value, for a message.
+#[must_use]
+pub fn shorten_name(text: &str) -> String {
     shorten(&escape(text, false), MAX_PART_CHARS)
 }
