@@ -3,15 +3,19 @@
 #![warn(clippy::disallowed_methods)]
 
 mod annotations;
+pub mod engine_args;
 pub mod hardware;
 pub mod json;
 mod promql;
 mod readers;
 pub mod series;
+pub mod servers;
+mod shell_words;
 mod target;
 
 pub use annotations::{
     AnnotatedVariant, AnnotationError, MetricSelection, annotated_instance, is_annotated, label_in_query,
 };
 pub use readers::{MetricReader, SeriesSelector, signal_trigger};
+pub use shell_words::split_shell_words;
 pub use target::{DEFAULT_API_VERSION, DEFAULT_KIND, Target, api_group};

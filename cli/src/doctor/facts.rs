@@ -12,8 +12,8 @@ use serde_json::Value;
 use wva_crds::names::is_desired_replicas;
 use wva_crds::picker_report::PickerReport;
 use wva_crds::text::without_code;
+use wva_objects::servers::{ServerSignal, server_metrics};
 use wva_rules::KubernetesVersion;
-use wva_scaling::servers::{ServerSignal, server_metrics};
 use wva_scaling::{Decision, Outcome, decide};
 
 use super::annotation_facts::AnnotationFacts;

@@ -9,9 +9,9 @@ use serde_json::Value;
 use wva_controller::{MAX_TARGET_AGE, detect_orphan};
 use wva_crds::ConditionType;
 use wva_objects::Target;
+use wva_objects::servers::{PodGroup, ServingPods};
 use wva_scaling::Snapshot;
 use wva_scaling::resolve::{Entries, Saturation};
-use wva_scaling::servers::{PodGroup, ServingPods};
 use wva_scaling::snapshot::{Attainment, Inventory, Model, Variant, WindowShares, percent};
 
 use crate::cluster::{self, ObjectId, elapsed_since, id, is_excluded, number, target_age, text};

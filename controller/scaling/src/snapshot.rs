@@ -35,8 +35,8 @@ pub use work::{
 pub use wva_crds::entries::{AnalyzerName, Priority, SaturationEntry, ScaleToZeroEntry, WarmSpare};
 pub use wva_crds::intent::{Mode, ModeError};
 
-use crate::servers::PodGroup;
 use crate::units::{Amount, Cost, cost_schema};
+use wva_objects::servers::PodGroup;
 
 /// Input of one cycle. The order of its lists has no meaning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -10,7 +10,7 @@ use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client};
-use wva_scaling::servers::{MODEL_SERVERS, ServerMetric, ServerSignal, server_metrics, server_series};
+use wva_objects::servers::{MODEL_SERVERS, ServerMetric, ServerSignal, server_metrics, server_series};
 
 use crate::collect::page::{self, OF_SERVER, PageBudget, PageError, PageReader};
 use crate::observe::metrics_ports::{MetricsPort, metrics_ports, with_ranks};

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use wva_objects::servers::ServingPods;
 use wva_scaling::VariantKey;
-use wva_scaling::servers::ServingPods;
 
 use crate::model::keys::WorkloadKey;
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use wva_scaling::servers::{PodGroup, ServingPods};
+use wva_objects::servers::{PodGroup, ServingPods};
 
 use crate::model::keys::{LEADER_WORKER_SET, PodKey, WorkloadKey};
 use crate::observe::watches::objects::Owner;

@@ -1,9 +1,9 @@
 //! Facts from pod templates.
 
 use k8s_openapi::api::core::v1::{Container, NodeSelectorTerm, PodSpec};
+use wva_objects::engine_args::{ENGINE_RELEASE, engine_arguments};
 use wva_objects::hardware::{Gpus, NodeRequirement, derive_accelerator, partition_accelerator};
-use wva_scaling::servers::{ServerKind, ServingPods};
-use wva_scaling::{ENGINE_RELEASE, engine_arguments};
+use wva_objects::servers::{ServerKind, ServingPods};
 
 use crate::observe::metrics_ports::{MetricsPort, metrics_ports};
 

@@ -1,7 +1,7 @@
 //! Tests of samples and their ages by signal and namespace.
 
 use serde_json::{Value, json};
-use wva_scaling::servers::ServerKind;
+use wva_objects::servers::ServerKind;
 use wva_scaling::snapshot::QueueFigures;
 use wva_scaling::units::Amount;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use wva_scaling::servers::ServerKind;
+use wva_objects::servers::ServerKind;
 
 use super::cache::{CacheConfig, CacheRow, CacheScope};
 use super::router::{RouterFigure, RouterSignal};

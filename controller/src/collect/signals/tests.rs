@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use wva_scaling::servers::ServerKind;
+use wva_objects::servers::ServerKind;
 
 use super::selector::POD;
 use super::*;

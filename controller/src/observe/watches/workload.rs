@@ -8,8 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::DynamicObject;
 use serde::Deserialize;
 use serde_json::Value;
+use wva_objects::servers::PodGroup;
 use wva_runtime::cache::Projection;
-use wva_scaling::servers::PodGroup;
 
 use super::objects::Owner;
 use crate::model::demand::{PodDemand, ReplicaDemand, WorkerDemand};
@@ -164,8 +164,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use wva_objects::servers::ServingPods;
     use wva_runtime::cache::Writer;
-    use wva_scaling::servers::ServingPods;
 
     fn deployment(uid: &str, replicas: u32, deleted: Option<&str>) -> Deployment {
         serde_json::from_value(json!({

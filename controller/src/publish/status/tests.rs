@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tokio::sync::watch;
 use wva_crds::LearnedCurves;
 use wva_fakes::{FakeApi, Reply};
-use wva_scaling::servers::ServingPods;
+use wva_objects::servers::ServingPods;
 use wva_scaling::snapshot::ThroughputMemory;
 use wva_scaling::{Snapshot, decide};
 

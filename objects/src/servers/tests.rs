@@ -8,18 +8,18 @@ use super::*;
 const PAGES: [(ServerKind, &str, &[ServerSignal]); 8] = [
     (
         ServerKind::Vllm,
-        include_str!("../../../../tests/fixtures/model-servers/vllm-0.32-asleep.txt"),
+        include_str!("../../../tests/fixtures/model-servers/vllm-0.32-asleep.txt"),
         &[ServerSignal::Refused],
     ),
-    (ServerKind::Vllm, include_str!("../../../../tests/fixtures/model-servers/vllm-0.32-load.txt"), &[]),
+    (ServerKind::Vllm, include_str!("../../../tests/fixtures/model-servers/vllm-0.32-load.txt"), &[]),
     (
         ServerKind::Vllm,
-        include_str!("../../../../tests/fixtures/model-servers/vllm-0.32-dp2-api2-idle.txt"),
+        include_str!("../../../tests/fixtures/model-servers/vllm-0.32-dp2-api2-idle.txt"),
         &[ServerSignal::KvUsage, ServerSignal::Waiting, ServerSignal::Running],
     ),
     (
         ServerKind::Vllm,
-        include_str!("../../../../tests/fixtures/model-servers/vllm-0.6.txt"),
+        include_str!("../../../tests/fixtures/model-servers/vllm-0.6.txt"),
         &[
             ServerSignal::Awake,
             ServerSignal::PrefixHits,
@@ -28,14 +28,14 @@ const PAGES: [(ServerKind, &str, &[ServerSignal]); 8] = [
             ServerSignal::CachedTokens,
         ],
     ),
-    (ServerKind::Sglang, include_str!("../../../../tests/fixtures/model-servers/sglang-0.5.txt"), &[]),
+    (ServerKind::Sglang, include_str!("../../../tests/fixtures/model-servers/sglang-0.5.txt"), &[]),
     (
         ServerKind::Sglang,
-        include_str!("../../../../tests/fixtures/model-servers/sglang-0.4.txt"),
+        include_str!("../../../tests/fixtures/model-servers/sglang-0.4.txt"),
         &[ServerSignal::CacheTokens, ServerSignal::PrefixHits, ServerSignal::CachedTokens],
     ),
-    (ServerKind::TensorrtLlm, include_str!("../../../../tests/fixtures/model-servers/tensorrt-llm.txt"), &[]),
-    (ServerKind::Triton, include_str!("../../../../tests/fixtures/model-servers/triton-25.03.txt"), &[]),
+    (ServerKind::TensorrtLlm, include_str!("../../../tests/fixtures/model-servers/tensorrt-llm.txt"), &[]),
+    (ServerKind::Triton, include_str!("../../../tests/fixtures/model-servers/triton-25.03.txt"), &[]),
 ];
 
 /// Whether a page has series of a metric; those of a histogram have a suffix.
@@ -69,7 +69,7 @@ fn each_server_has_a_row_and_its_page_has_the_signals() {
     }
 }
 
-const DISAGGREGATED: &str = include_str!("../../../../tests/fixtures/model-servers/sglang-0.5-prefill.txt");
+const DISAGGREGATED: &str = include_str!("../../../tests/fixtures/model-servers/sglang-0.5-prefill.txt");
 
 #[test]
 fn pages_have_the_queues_that_are_added_up() {
@@ -138,7 +138,7 @@ fn command_lines_and_images_name_the_server() {
 /// The list is read from SGLang's package, because the server needs a GPU.
 #[test]
 fn names_of_sglang_are_in_its_package() {
-    let list = include_str!("../../../../tests/fixtures/model-servers/sglang-names.txt");
+    let list = include_str!("../../../tests/fixtures/model-servers/sglang-names.txt");
     let names: BTreeSet<&str> = list.lines().filter_map(|line| line.split(' ').next()).collect();
     let is_known = |metric: ServerMetric| {
         let name = metric.name.strip_suffix("_count").unwrap_or(metric.name);

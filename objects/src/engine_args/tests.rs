@@ -105,7 +105,8 @@ fn defaults_depend_on_memory_card_and_release() {
         ("B200", Some("latest"), (1024.0, 8192.0)),
         ("unresolved", None, (256.0, 8192.0)),
     ] {
-        let words: Vec<String> = release.map(|release| format!("{RELEASE}{release}")).into_iter().collect();
+        let words: Vec<String> =
+            release.map(|release| format!("{ENGINE_RELEASE}{release}")).into_iter().collect();
         let words = engine_arguments(&words);
         let engine = EngineArgs::on(accelerator, &words);
         assert_eq!((engine.max_seqs(), engine.batched_tokens()), want, "{accelerator} {release:?}");

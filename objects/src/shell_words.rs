@@ -32,7 +32,7 @@ pub fn split_shell_words(argument: &str) -> Vec<String> {
 }
 
 /// Parses a whole number above 0. Like vLLM it accepts `25.6k` (factor 1000) and `8K` (factor 1024, whole).
-pub(super) fn parse_vllm_integer(text: &str) -> Option<f64> {
+pub(crate) fn parse_vllm_integer(text: &str) -> Option<f64> {
     let (digits, factor) = match text.char_indices().next_back()? {
         (at, suffix @ ('k' | 'm' | 'g' | 't')) => (&text[..at], power_of_suffix(1000.0, suffix)),
         (at, suffix @ ('K' | 'M' | 'G' | 'T')) => (&text[..at], power_of_suffix(1024.0, suffix)),

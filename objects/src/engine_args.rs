@@ -1,20 +1,19 @@
 //! Arguments of a vLLM server that bound its capacity, with the defaults that vLLM has on this hardware.
 
-use wva_objects::hardware::gpu_memory;
-
-use super::shell_words::{parse_vllm_integer, split_shell_words};
+use crate::hardware::gpu_memory;
+use crate::shell_words::{parse_vllm_integer, split_shell_words};
 
 /// Word for the release of vLLM, such as `VLLM_RELEASE=0.32`, as the tag of its image shows it.
-pub const RELEASE: &str = "VLLM_RELEASE=";
+pub const ENGINE_RELEASE: &str = "VLLM_RELEASE=";
 /// From this release on, the defaults are higher on large GPUs.
 const LARGE_BATCHES: (u32, u32) = (0, 32);
 /// Flag for a file with more arguments, which only the server reads.
 const CONFIG_FILE: &str = "--config";
 
-/// Replicas with equal arguments on equal hardware have the same capacity.
+/// Arguments of a server. Replicas with equal arguments on equal hardware have the same capacity.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
-pub(super) struct EngineArgs {
+pub struct EngineArgs {
     /// `--num-gpu-blocks-override`.
     blocks_override: Option<f64>,
     /// `--block-size`, tokens.
@@ -63,7 +62,7 @@ impl Defaults {
 
 /// Whether a file has arguments of the server that wva cannot read. `words`: of [`engine_arguments`].
 #[must_use]
-pub(crate) fn has_config_file(words: &[String]) -> bool {
+pub fn has_config_file(words: &[String]) -> bool {
     words.iter().any(|word| word == CONFIG_FILE)
 }
 
@@ -97,7 +96,8 @@ impl Default for EngineArgs {
 
 impl EngineArgs {
     /// Arguments of a server on this hardware.
-    pub(super) fn on(accelerator: &str, args: &[String]) -> Self {
+    #[must_use]
+    pub fn on(accelerator: &str, args: &[String]) -> Self {
         let engine = Self::parse(args);
         Self { defaults: Defaults::on(accelerator, engine.has_large_batches), ..engine }
     }
@@ -110,7 +110,7 @@ impl EngineArgs {
         for (i, word) in words.iter().enumerate() {
             if let Some(value) = word.strip_prefix("VLLM_USE_V1=") {
                 engine.v1 = value != "0";
-            } else if let Some(release) = word.strip_prefix(RELEASE) {
+            } else if let Some(release) = word.strip_prefix(ENGINE_RELEASE) {
                 engine.has_large_batches = is_since(release, LARGE_BATCHES);
             } else if let Some(flag) = word.strip_prefix("--").or_else(|| word.strip_prefix('-')) {
                 let (name, value) = match flag.split_once('=') {
@@ -179,7 +179,8 @@ impl EngineArgs {
             switch("--enforce-eager", self.enforce_eager),
             switch("VLLM_USE_V1=0", !self.v1),
             switch(CONFIG_FILE, self.has_config_file),
-            self.has_large_batches.then(|| format!("{RELEASE}{}.{}", LARGE_BATCHES.0, LARGE_BATCHES.1)),
+            self.has_large_batches
+                .then(|| format!("{ENGINE_RELEASE}{}.{}", LARGE_BATCHES.0, LARGE_BATCHES.1)),
         ]
         .into_iter()
         .flatten()
@@ -187,17 +188,20 @@ impl EngineArgs {
     }
 
     /// `--max-num-seqs`: concurrent sequences.
-    pub(super) fn max_seqs(&self) -> f64 {
+    #[must_use]
+    pub fn max_seqs(&self) -> f64 {
         self.max_seqs.unwrap_or_else(|| self.usual_seqs())
     }
 
     /// The same without the argument.
-    pub(super) fn usual_seqs(&self) -> f64 {
+    #[must_use]
+    pub fn usual_seqs(&self) -> f64 {
         if self.v1 { self.defaults.seqs } else { Defaults::UNKNOWN.seqs }
     }
 
     /// `--max-num-batched-tokens`: most tokens of an engine step.
-    pub(super) fn batched_tokens(&self) -> f64 {
+    #[must_use]
+    pub fn batched_tokens(&self) -> f64 {
         self.max_batched_tokens.unwrap_or(match (self.v1, self.chunked_prefill) {
             (true, _) => self.defaults.batched_tokens,
             (false, true) => 2048.0,
@@ -206,7 +210,8 @@ impl EngineArgs {
     }
 
     /// KV cache size in tokens, if `--num-gpu-blocks-override` sets it.
-    pub(super) fn kv_tokens(&self) -> Option<f64> {
+    #[must_use]
+    pub fn kv_tokens(&self) -> Option<f64> {
         self.blocks_override.map(|blocks| blocks * self.block_size)
     }
 }
