@@ -22,7 +22,7 @@ use clap::{ArgMatches, Command};
 use options::PlanOptions;
 use plan::{Plan, plan};
 use serde_json::{Value, json};
-use wva_objects::{Target, api_group};
+use wva_objects::{Target, WorkloadKey, api_group};
 use wva_rules::KubernetesVersion;
 
 use super::cluster::{
@@ -31,7 +31,7 @@ use super::cluster::{
 };
 use super::installs::{is_local_name, list_config_maps, list_deployments};
 use super::validate::{SourceObject, read_kinds};
-use super::workloads::{WorkloadKey, Workloads};
+use super::workloads::Workloads;
 use crate::arguments::{
     flag, kube_version_option, object_options, option, output_format, output_option, paths, value,
 };
@@ -237,7 +237,7 @@ fn targets(variants: &[Value]) -> BTreeSet<WorkloadKey> {
 /// The workload that a variant or an autoscaler scales.
 fn workload_key(object: &Value) -> Option<WorkloadKey> {
     let target = Target::from_object(object)?;
-    Some(WorkloadKey::new(&id(object).namespace, &target))
+    Some(WorkloadKey::for_target(&id(object).namespace, &target))
 }
 
 /// Prints manifests to standard output and the summary to standard error.

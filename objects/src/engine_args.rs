@@ -4,7 +4,7 @@ use crate::hardware::gpu_memory;
 use crate::shell_words::{parse_vllm_integer, split_shell_words};
 
 /// Word for the release of vLLM, such as `VLLM_RELEASE=0.32`, as the tag of its image shows it.
-pub const ENGINE_RELEASE: &str = "VLLM_RELEASE=";
+pub(crate) const ENGINE_RELEASE: &str = "VLLM_RELEASE=";
 /// From this release on, the defaults are higher on large GPUs.
 const LARGE_BATCHES: (u32, u32) = (0, 32);
 /// Flag for a file with more arguments, which only the server reads.
@@ -68,8 +68,7 @@ pub fn has_config_file(words: &[String]) -> bool {
 
 /// Extracts the capacity arguments from command, arguments and environment of a vLLM server, in one spelling. Drops all
 /// other words, which may contain secrets.
-#[must_use]
-pub fn engine_arguments(words: &[String]) -> Vec<String> {
+pub(crate) fn engine_arguments(words: &[String]) -> Vec<String> {
     EngineArgs::parse(words).to_words()
 }
 

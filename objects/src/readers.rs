@@ -100,8 +100,7 @@ impl MetricReader {
 }
 
 /// Position of the first `prometheus` trigger of a ScaledObject whose query contains wva's metric, and its selectors.
-#[must_use]
-pub fn signal_trigger(spec: &Value) -> Option<(usize, Vec<SeriesSelector>)> {
+pub(crate) fn signal_trigger(spec: &Value) -> Option<(usize, Vec<SeriesSelector>)> {
     let triggers = spec.get("triggers")?.as_array()?;
     triggers.iter().enumerate().find_map(|(i, trigger)| {
         let query = at(trigger, &["metadata", "query"])?.as_str()?;

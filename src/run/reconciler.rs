@@ -8,11 +8,12 @@ use wva_certs::Certs;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
     Actuator, AnnotationSync, ConfigReloads, DeletionCosts, Engine, EngineConfig, EngineMetrics,
-    EventReporter, MetricsApi, ModelServers, OptionalSeries, Ownership, OwnershipView, PageBudget,
-    PickerConfig, PickerPoller, Pickers, Prometheus, Reader, Refusals, ScaleExecutor, ServiceMonitorReporter,
-    Sources, StatusTargets, StatusWriter, Telemetry, VariantSeries, Watches, events, watch_metrics_api,
+    EventReporter, ModelServers, OptionalSeries, Ownership, OwnershipView, PageBudget, PickerConfig,
+    PickerPoller, Pickers, Prometheus, Reader, Refusals, ScaleExecutor, ServiceMonitorReporter, Sources,
+    StatusTargets, StatusWriter, Telemetry, VariantSeries, Watches, events, watch_metrics_api,
     watch_service_monitor,
 };
+use wva_objects::signal::MetricsApi;
 
 use super::certificates::ServingCerts;
 use super::{ControllerWatches, Process, run_to_end, run_until};

@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use wva_controller::Actuation;
 use wva_controller::external_metrics::values::CONFIRMATION_DEADLINE;
-use wva_controller::{Actuation, MAX_TARGET_AGE};
 use wva_crds::GoDuration;
 use wva_crds::settings::{Setting, Value, find_problems};
+use wva_objects::status::MAX_TARGET_AGE;
 
 use super::choices::{CertMode, choice};
 use super::raw::{InvalidSetting, RawSettings, Source};

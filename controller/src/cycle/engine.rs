@@ -27,6 +27,7 @@ use schedule::{Event, Schedule};
 use state::State;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
+use wva_objects::signal::MetricsApi;
 use wva_runtime::{Availability, SyncStatus};
 
 use crate::collect::picker::Pickers;
@@ -35,7 +36,6 @@ use crate::collect::telemetry::Telemetry;
 use crate::config::{ConfigMaps, ConfigReloads};
 use crate::model::published::Published;
 use crate::model::refusals::Refusals;
-use crate::observe::signal::MetricsApi;
 use crate::observe::variants::{self as observed, ManagedVariant, Ownership};
 use crate::observe::watches::Watches;
 use crate::observe::workloads;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use wva_objects::servers::ServingPods;
 use wva_scaling::VariantKey;
 
-use crate::model::keys::WorkloadKey;
+use wva_objects::WorkloadKey;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {

@@ -1,7 +1,7 @@
 //! Admission rules as a table. Webhook, controller and `wva validate` pass [`Facts`] and get the same verdict. Pure.
 #![warn(clippy::disallowed_methods)]
 
-mod annotations;
+mod annotated;
 mod autoscalers;
 mod defaults;
 mod evaluate;
@@ -14,6 +14,7 @@ mod owner;
 mod placeholder;
 mod policy;
 mod rule;
+mod stored;
 mod strings;
 mod syntax;
 mod table;
@@ -21,7 +22,7 @@ mod text;
 mod va;
 mod verdict;
 
-pub use annotations::annotation_violations;
+pub use annotated::{AnnotatedAutoscaler, AnnotationVerdict, ExistingVariant, replaced_message};
 pub use autoscalers::AutoscalerFacts;
 pub use defaults::apply_defaults;
 pub use evaluate::{mutate, validate, validate_autoscaler, validate_map};
@@ -34,6 +35,7 @@ pub use maps::names::{MapNames, MapRole, MapScope};
 pub use owner::Owner;
 pub use policy::{PolicyInstance, VARIANT_POLICY_CODES, main_map_policy, variant_policy};
 pub use rule::{Check, Kind, Rule, Scope};
+pub use stored::validate_stored;
 pub use table::{RULES, RULES_ABOUT_KEYS};
 pub use va::cost::model_with_own_cost;
 pub use va::keys::SPEC_FIELDS;

@@ -1,11 +1,12 @@
 //! Facts from pod templates.
 
 use k8s_openapi::api::core::v1::{Container, NodeSelectorTerm, PodSpec};
-use wva_objects::engine_args::{ENGINE_RELEASE, engine_arguments};
-use wva_objects::hardware::{Gpus, NodeRequirement, derive_accelerator, partition_accelerator};
-use wva_objects::servers::{ServerKind, ServingPods};
 
-use crate::observe::metrics_ports::{MetricsPort, metrics_ports};
+use crate::engine_args::{ENGINE_RELEASE, engine_arguments};
+use crate::hardware::{Gpus, NodeRequirement, derive_accelerator, partition_accelerator};
+use crate::metrics_ports::{MetricsPort, metrics_ports};
+use crate::replica_template::{ReplicaTemplate, Workers};
+use crate::servers::{PodGroup, ServerKind, ServingPods};
 
 /// A server has some hundreds of bytes; a script can have any number.
 const MAX_ARGUMENT_BYTES: usize = 16 * 1024;
@@ -14,32 +15,36 @@ const SEPARATOR: char = '\0';
 /// Selects vLLM's engine.
 const ENGINE_SWITCH: &str = "VLLM_USE_V1";
 
+/// What wva reads of a pod template.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Template {
+pub struct Template {
     /// Card that the template requires of the node.
     card: Option<Box<str>>,
     /// Resource of MIG slices or shares of the card, if these are its only GPUs.
     partition: Option<Box<str>>,
     /// Requests of extended resources.
-    pub(crate) gpus: u32,
+    pub gpus: u32,
     /// Claims that each pod gets.
-    pub(crate) claims: Box<[TemplateClaim]>,
-    /// Pods of an older template may have others.
-    pub(crate) metrics_ports: Box<[MetricsPort]>,
+    pub claims: Box<[TemplateClaim]>,
+    /// Ports with metrics. Pods of an older template may have others.
+    pub metrics_ports: Box<[MetricsPort]>,
     /// One string saves memory.
     arguments: Option<Box<str>>,
 }
 
 /// A ResourceClaimTemplate that a template names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TemplateClaim {
-    pub(crate) template: Box<str>,
+pub struct TemplateClaim {
+    /// Its name.
+    pub template: Box<str>,
     /// Claims of one replica.
-    pub(crate) count: u32,
+    pub count: u32,
 }
 
 impl Template {
-    pub(crate) fn new(pod: &PodSpec) -> Self {
+    /// Reads the pods of a template.
+    #[must_use]
+    pub fn new(pod: &PodSpec) -> Self {
         let gpus = Gpus::for_pod(pod);
         let serves =
             gpus.total() > 0 || pod.resource_claims.is_some() || pod.containers.iter().any(may_serve);
@@ -56,8 +61,19 @@ impl Template {
         }
     }
 
-    /// `label`: of the VariantAutoscaling. It takes precedence, but a card becomes the part of it that the pods request.
-    pub(crate) fn accelerator(&self, label: Option<&str>) -> Option<String> {
+    /// Reads the pods of a replica: the leader's template, with the GPUs and claims of its workers.
+    #[must_use]
+    pub fn for_replica(replica: &ReplicaTemplate) -> Self {
+        let mut all = Self::new(&replica.leader);
+        if let Some(Workers { pod, count }) = &replica.workers {
+            all.add_workers(&Self::new(pod), *count);
+        }
+        all
+    }
+
+    /// Accelerator of the pods. `label`: of the VariantAutoscaling. It takes precedence, but a card becomes the part of it that the pods request.
+    #[must_use]
+    pub fn accelerator(&self, label: Option<&str>) -> Option<String> {
         let card = label.or(self.card.as_deref())?;
         Some(match &self.partition {
             Some(resource) => partition_accelerator(resource, card),
@@ -66,7 +82,7 @@ impl Template {
     }
 
     /// Adds the GPUs of `count` workers to those of a leader.
-    pub(crate) fn add_workers(&mut self, worker: &Self, count: u64) {
+    fn add_workers(&mut self, worker: &Self, count: u64) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         self.gpus = self.gpus.saturating_add(worker.gpus.saturating_mul(count));
         let own = std::mem::take(&mut self.claims).into_iter();
@@ -75,8 +91,9 @@ impl Template {
         self.claims = own.chain(more).collect();
     }
 
-    /// That affect capacity. Empty for a template without GPUs that does not look like a model server.
-    pub(crate) fn engine_args(&self) -> Vec<String> {
+    /// Arguments of the engine that affect capacity. Empty for a template without GPUs that does not look like a model server.
+    #[must_use]
+    pub fn engine_args(&self) -> Vec<String> {
         self.arguments.iter().flat_map(|all| all.split(SEPARATOR)).map(str::to_owned).collect()
     }
 }
@@ -97,13 +114,17 @@ pub(crate) fn server_kind(container: &Container) -> ServerKind {
     words.find_map(ServerKind::named_in).unwrap_or_default()
 }
 
-/// Pods that serve in a group with this worker.
-pub(crate) fn serving_pods(worker: &PodSpec) -> ServingPods {
-    let server = find_server(&worker.containers);
-    server.map(|s| ServingPods::of_worker(server_kind(s), command_line(s))).unwrap_or_default()
+/// Pods of a replica. `None`: it is one pod.
+#[must_use]
+pub fn pod_group(replica: &ReplicaTemplate) -> Option<PodGroup> {
+    let Workers { pod, count } = replica.workers.as_ref()?;
+    let server = find_server(&pod.containers);
+    let serving = server.map(|s| ServingPods::of_worker(server_kind(s), command_line(s))).unwrap_or_default();
+    Some(PodGroup { pods: u32::try_from(count.saturating_add(1)).unwrap_or(u32::MAX), serving })
 }
 
-pub(crate) fn command_line(container: &Container) -> impl Iterator<Item = &str> {
+/// Command and arguments of a container.
+pub fn command_line(container: &Container) -> impl Iterator<Item = &str> {
     container.command.iter().chain(&container.args).flatten().map(String::as_str)
 }
 
@@ -143,24 +164,36 @@ fn vllm_release(image: &str) -> Option<String> {
     image.starts_with("vllm-openai").then_some(release)
 }
 
-/// Accelerator by node selector, else by required node affinity. For a part of a card it names the part.
-#[must_use]
-pub fn required_accelerator(pod: &PodSpec) -> Option<String> {
-    Template::new(pod).accelerator(None)
+/// By node selector, else by required node affinity.
+fn required_card(pod: &PodSpec) -> Option<String> {
+    let NodeRequirements { selector, alternatives } = NodeRequirements::new(pod);
+    derive_accelerator(&[selector]).or_else(|| derive_accelerator(&alternatives))
 }
 
-fn required_card(pod: &PodSpec) -> Option<String> {
-    let selector = pod.node_selector.iter().flatten();
-    let selector: Vec<NodeRequirement> =
-        selector.map(|(label, value)| NodeRequirement { label, values: vec![value] }).collect();
-    derive_accelerator(&[selector]).or_else(|| {
-        let affinity = pod.affinity.as_ref()?.node_affinity.as_ref()?;
-        let terms =
-            &affinity.required_during_scheduling_ignored_during_execution.as_ref()?.node_selector_terms;
+/// Node labels that a pod requires.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeRequirements<'a> {
+    /// By its node selector.
+    pub selector: Vec<NodeRequirement<'a>>,
+    /// By its required node affinity, of which one holds.
+    pub alternatives: Vec<Vec<NodeRequirement<'a>>>,
+}
+
+impl<'a> NodeRequirements<'a> {
+    /// Reads a pod.
+    #[must_use]
+    pub fn new(pod: &'a PodSpec) -> Self {
+        let selector = pod.node_selector.iter().flatten();
+        let affinity = pod.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+        let required = affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
+        let terms = required.into_iter().flat_map(|required| &required.node_selector_terms);
         // A term without expressions or fields matches no node.
         let any = |term: &&NodeSelectorTerm| term.match_expressions.is_some() || term.match_fields.is_some();
-        derive_accelerator(&terms.iter().filter(any).map(node_requirements).collect::<Vec<_>>())
-    })
+        Self {
+            selector: selector.map(|(label, value)| NodeRequirement { label, values: vec![value] }).collect(),
+            alternatives: terms.filter(any).map(node_requirements).collect(),
+        }
+    }
 }
 
 fn node_requirements(term: &NodeSelectorTerm) -> Vec<NodeRequirement<'_>> {

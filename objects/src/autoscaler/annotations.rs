@@ -2,21 +2,24 @@
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::ResourceExt;
-use kube::api::DynamicObject;
+use kube::core::DynamicObject;
 use serde::Serialize;
 use serde_json::json;
 use wva_crds::names::MANAGED_ANNOTATION;
-use wva_objects::{AnnotatedVariant, AnnotationError, annotated_instance, is_annotated};
+
+use crate::annotations::{AnnotatedVariant, AnnotationError, annotated_instance, is_annotated};
 
 /// Annotations that ask for a variant.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Annotations {
-    /// Of the autoscaler.
-    pub(crate) uid: Box<str>,
-    pub(crate) is_terminating: bool,
-    /// By its label or selector.
-    pub(crate) instance: Option<Box<str>>,
-    pub(crate) variant: Result<AnnotatedVariant, AnnotationError>,
+pub struct Annotations {
+    /// UID of the autoscaler.
+    pub uid: Box<str>,
+    /// The autoscaler is being deleted.
+    pub is_terminating: bool,
+    /// Instance, by its label or selector.
+    pub instance: Option<Box<str>>,
+    /// The variant that they describe.
+    pub variant: Result<AnnotatedVariant, AnnotationError>,
 }
 
 impl Annotations {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::ResourceExt;
-use kube::api::DynamicObject;
+use kube::core::DynamicObject;
 use serde_json::Value;
 
 /// Pauses a ScaledObject: KEDA deletes its HPA.

@@ -2,31 +2,35 @@
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use wva_scaling::snapshot::HpaTolerance;
-use wva_scaling::units::Amount;
+use wva_crds::entries::Amount;
 
 /// KEDA's default of `maxReplicaCount`.
 const SCALED_OBJECT_MAX: u32 = 100;
 
 /// Limits of one autoscaler, or of all of one workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Limits {
-    pub(crate) min: u32,
-    pub(crate) max: u32,
+pub struct Limits {
+    /// Fewest replicas.
+    pub min: u32,
+    /// Most replicas.
+    pub max: u32,
     /// The minimum of an HPA is at least 1 by its API, so it does not count.
-    pub(crate) min_forbids_zero: bool,
+    pub min_forbids_zero: bool,
     /// True for a ScaledObject with minimum 0, or that idles at 0.
-    pub(crate) scales_to_zero: bool,
+    pub scales_to_zero: bool,
     /// `idleReplicaCount: 0`: KEDA goes from the minimum to 0 and back, so 0 is allowed next to a greater minimum.
-    pub(crate) idles_at_zero: bool,
+    pub idles_at_zero: bool,
     /// Relative change that the HPA ignores.
-    pub(crate) tolerance: Option<HpaTolerance>,
+    pub tolerance: Option<HpaTolerance>,
 }
 
 impl Limits {
-    /// The narrower bounds apply.
-    pub(crate) fn narrowed(self, other: Self) -> Self {
+    /// Limits of two autoscalers of one workload: the narrower bounds and the greater tolerance apply.
+    #[must_use]
+    pub fn narrowed(self, other: Self) -> Self {
         let wider = |a: Amount, b: Amount| if a.get() >= b.get() { a } else { b };
         let tolerance = match (self.tolerance, other.tolerance) {
             (Some(a), Some(b)) => Some(HpaTolerance { up: wider(a.up, b.up), down: wider(a.down, b.down) }),
@@ -79,6 +83,23 @@ impl Limits {
             idles_at_zero,
             tolerance: None,
         }
+    }
+}
+
+/// Relative change of replicas that an HPA ignores, inclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HpaTolerance {
+    /// `behavior.scaleUp.tolerance`. Default: 0.1.
+    pub up: Amount,
+    /// `behavior.scaleDown.tolerance`. Default: 0.1.
+    pub down: Amount,
+}
+
+impl Default for HpaTolerance {
+    /// Default of `--horizontal-pod-autoscaler-tolerance` of Kubernetes.
+    fn default() -> Self {
+        Self { up: Amount::constant(0.1), down: Amount::constant(0.1) }
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod replicas;
 
-use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 use super::*;
@@ -19,7 +18,7 @@ fn hpa(over: Value) -> Value {
             "metrics": [{"type": "External", "external": external}]},
         "status": {"currentReplicas": 2, "desiredReplicas": 3, "currentMetrics": [{"type": "External", "external": current}],
             "conditions": [{"type": "AbleToScale", "status": "True"}, {"type": "ScalingActive", "status": "True"}]}});
-    crate::fixture::merge(&mut object, over);
+    crate::testing::merge(&mut object, over);
     object
 }
 
@@ -29,7 +28,7 @@ fn scaled_object(over: Value) -> Value {
         "metadata": {"name": "s", "namespace": "ns"},
         "spec": {"scaleTargetRef": {"name": "d"}, "triggers": [{"type": "prometheus", "metadata": {"query": query}}]},
         "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Fallback", "status": "False"}]}});
-    crate::fixture::merge(&mut object, over);
+    crate::testing::merge(&mut object, over);
     object
 }
 
@@ -40,7 +39,7 @@ fn part(over: Value) -> Value {
         "kind": "ScaledObject", "name": "s", "uid": "u", "controller": true}]}}));
     object["spec"]["metrics"][0]["external"]["metric"] = json!({"name": "s0-prometheus"});
     object["status"]["currentMetrics"][0]["external"]["metric"] = json!({"name": "s0-prometheus"});
-    crate::fixture::merge(&mut object, over);
+    crate::testing::merge(&mut object, over);
     object
 }
 
@@ -54,11 +53,7 @@ fn received(value: &str, desired: u32) -> Value {
 }
 
 fn read(object: &Value) -> Autoscaler {
-    if object["kind"] == "ScaledObject" {
-        let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
-        return Autoscaler::from_scaled_object(&object);
-    }
-    Autoscaler::from_hpa(&serde_json::from_value(object.clone()).unwrap())
+    Autoscaler::from_object(object).unwrap()
 }
 
 /// Judges variant `a` of Deployment `d`: the target is 3, and 2 of 3 pods exist.

@@ -2,10 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::{FollowNote, SignalFacts};
-use crate::model::signal_problem::SignalProblem;
-use crate::observe::watches::Autoscaler;
-use crate::observe::watches::autoscaler::{Pace, SignalReader};
+use super::{FollowNote, SignalFacts, SignalProblem};
+use crate::autoscaler::{Autoscaler, Pace, SignalReader};
 
 /// Last step of an HPA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::model::keys::WorkloadKey;
-use crate::observe::watches::{Autoscaler, Watches};
+use wva_objects::WorkloadKey;
+use wva_objects::autoscaler::Autoscaler;
+
+use crate::observe::watches::Watches;
 
 /// Autoscalers by the workload that they scale.
 #[derive(Debug, Default)]

@@ -4,19 +4,23 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{Container, Probe};
 
-use crate::observe::template;
+use crate::template;
 
 /// Names of the metrics port of a container.
-pub(crate) const PORTS: [&str; 2] = ["metrics", "http-metrics"];
+pub const METRICS_PORT_NAMES: [&str; 2] = ["metrics", "http-metrics"];
 
+/// Port of a metrics page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MetricsPort {
-    pub(crate) number: u16,
-    pub(crate) tls: bool,
+pub struct MetricsPort {
+    /// Its number.
+    pub number: u16,
+    /// It serves HTTPS.
+    pub tls: bool,
 }
 
-/// One of each server container; without one, that of the first container.
-pub(crate) fn metrics_ports(containers: &[Container]) -> Vec<MetricsPort> {
+/// The metrics ports of a pod: one of each server container; without one, that of the first container.
+#[must_use]
+pub fn metrics_ports(containers: &[Container]) -> Vec<MetricsPort> {
     let first = template::find_server(containers);
     let mut all = Vec::new();
     for server in first.into_iter().chain(template::server_containers(containers)) {
@@ -29,7 +33,8 @@ pub(crate) fn metrics_ports(containers: &[Container]) -> Vec<MetricsPort> {
 }
 
 /// The ports of the data-parallel ranks, if there are any. They are in the first container of `ports`.
-pub(crate) fn with_ranks(ports: &[MetricsPort], ranks: &BTreeSet<u16>) -> Vec<MetricsPort> {
+#[must_use]
+pub fn with_ranks(ports: &[MetricsPort], ranks: &BTreeSet<u16>) -> Vec<MetricsPort> {
     match ports.first() {
         Some(MetricsPort { tls, .. }) if !ranks.is_empty() => {
             ranks.iter().map(|number| MetricsPort { number: *number, tls: *tls }).collect()
@@ -42,7 +47,8 @@ pub(crate) fn with_ranks(ports: &[MetricsPort], ranks: &BTreeSet<u16>) -> Vec<Me
 fn port_number(server: &Container) -> u16 {
     let default = template::server_kind(server).row().port;
     let ports = || server.ports.iter().flatten();
-    let named = PORTS.iter().find_map(|name| ports().find(|port| port.name.as_deref() == Some(name)));
+    let named =
+        METRICS_PORT_NAMES.iter().find_map(|name| ports().find(|port| port.name.as_deref() == Some(name)));
     let usual = || ports().find(|port| port.container_port == i32::from(default));
     let port = named.or_else(usual).or_else(|| ports().next());
     port.and_then(|port| u16::try_from(port.container_port).ok()).unwrap_or(default)

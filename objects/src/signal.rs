@@ -1,22 +1,23 @@
-//! Whether an autoscaler follows the target of a variant. One judgement for the controller and `wva doctor`. Pure.
+//! Whether an autoscaler follows the target of a variant. One judgement for the controller and `wva doctor`.
 
-mod index;
 mod obstacles;
+mod problem;
 mod replicas;
 
 use std::fmt;
 
 use jiff::Timestamp;
-use wva_objects::series::SeriesLabels;
 
-pub(crate) use self::index::AutoscalerIndex;
-pub use self::obstacles::declared_obstacles;
+pub use self::obstacles::declared_obstacle;
 use self::obstacles::paused_direction;
+pub use self::problem::SignalProblem;
 pub use self::replicas::ScaleRecord;
 use self::replicas::judge_replicas;
-use crate::model::signal_problem::SignalProblem;
-use crate::observe::watches::autoscaler::{AutoscalerState, ReceivedTotal, SignalReader};
-use crate::observe::watches::{Autoscaler, AutoscalerKind, AutoscalerName, Direction, PauseSource};
+use crate::autoscaler::{
+    Autoscaler, AutoscalerKind, AutoscalerName, AutoscalerState, Direction, PauseSource, ReceivedTotal,
+    SignalReader,
+};
+use crate::series::SeriesLabels;
 
 /// Availability of the API `external.metrics.k8s.io/v1beta1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

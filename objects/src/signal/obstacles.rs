@@ -1,11 +1,9 @@
 //! What an autoscaler does not carry out, by its object alone.
 
 use jiff::{SignedDuration, Timestamp};
-use wva_scaling::snapshot::ScaleObstacles;
 
-use crate::model::signal_problem::SignalProblem;
-use crate::observe::watches::autoscaler::AutoscalerState;
-use crate::observe::watches::{Autoscaler, Direction, PauseSource};
+use super::SignalProblem;
+use crate::autoscaler::{Autoscaler, AutoscalerState, Direction, PauseSource};
 
 /// One failed sync of an HPA ends with the next one.
 const UNABLE_AFTER: SignedDuration = SignedDuration::from_secs(30);
@@ -39,22 +37,21 @@ pub(super) fn paused_direction(
     })
 }
 
-/// Directions in which the autoscalers of a workload do not act: a pause counts at once, `AbleToScale=False` after
-/// 30 s.
+/// Why the autoscalers of a workload take no step in a direction: a pause counts at once, `AbleToScale=False` after 30 s.
 #[must_use]
-pub fn declared_obstacles(autoscalers: &[&Autoscaler], now: Timestamp) -> ScaleObstacles {
+pub fn declared_obstacle(
+    autoscalers: &[&Autoscaler],
+    direction: Direction,
+    now: Timestamp,
+) -> Option<String> {
     let mut all = autoscalers.to_vec();
     // ScaledObjects before their HPAs.
     all.sort_by_key(|a| (std::cmp::Reverse(a.own_name.kind), a.own_name.name.clone()));
-    let obstacle = |direction| {
-        let text = |a: &&Autoscaler| {
-            let paused = a.pauses.of(direction).map(|source| source.to_string());
-            let cause = paused.or_else(|| unable(a, now))?;
-            Some(format!("{}: {cause}", a.own_name))
-        };
-        all.iter().find_map(text)
-    };
-    ScaleObstacles { up: obstacle(Direction::Up), down: obstacle(Direction::Down) }
+    all.iter().find_map(|a| {
+        let paused = a.pauses.of(direction).map(|source| source.to_string());
+        let cause = paused.or_else(|| unable(a, now))?;
+        Some(format!("{}: {cause}", a.own_name))
+    })
 }
 
 fn unable(autoscaler: &Autoscaler, now: Timestamp) -> Option<String> {

@@ -21,7 +21,7 @@ fn status_of(numbers: &Numbers) -> Value {
 
 fn hpa_with(numbers: &Numbers, spec: &Value) -> Value {
     let mut object = hpa(status_of(numbers));
-    crate::fixture::merge(&mut object, json!({"spec": spec}));
+    crate::testing::merge(&mut object, json!({"spec": spec}));
     object
 }
 
@@ -30,7 +30,7 @@ fn keda_with(numbers: &Numbers, annotation: &str, hpa_spec: &Value) -> [Value; 2
     let annotations = json!({format!("autoscaling.keda.sh/{annotation}"): "true"});
     let mut made = part(status_of(numbers));
     made["status"]["currentMetrics"][0]["external"]["metric"] = json!({"name": "s0-prometheus"});
-    crate::fixture::merge(&mut made, json!({"spec": hpa_spec}));
+    crate::testing::merge(&mut made, json!({"spec": hpa_spec}));
     [scaled_object(json!({"metadata": {"annotations": annotations}})), made]
 }
 
@@ -66,8 +66,8 @@ fn disabled(rules: &str) -> Value {
 
 fn obstacles(objects: &[Value], now: &str) -> [Option<String>; 2] {
     let all: Vec<Autoscaler> = objects.iter().map(read).collect();
-    let found = declared_obstacles(&all.iter().collect::<Vec<_>>(), now.parse().unwrap());
-    [found.up, found.down]
+    let all: Vec<&Autoscaler> = all.iter().collect();
+    [Direction::Up, Direction::Down].map(|direction| declared_obstacle(&all, direction, now.parse().unwrap()))
 }
 
 const NOW: &str = "2026-01-01T00:10:00Z";
@@ -179,7 +179,7 @@ fn step_to_zero_is_no_step_of_an_hpa() {
     assert_eq!(reason(&verdict(&[hpa_with(&last, &disabled("scaleDown"))], &last)), "Followed");
     let idle = json!({"spec": {"minReplicaCount": 0}});
     let [mut object, made] = keda_with(&last, "paused-scale-in", &json!({}));
-    crate::fixture::merge(&mut object, idle);
+    crate::testing::merge(&mut object, idle);
     assert_eq!(reason(&verdict(&[object, made], &last)), "AutoscalerPaused");
 }
 
