@@ -21,7 +21,7 @@ for crate in wva-objects wva-scaling wva-rules wva-simulator; do
 done
 echo "== dependencies between crates"
 allowed="wva:wva-certs wva:wva-cli wva:wva-controller wva:wva-crds wva:wva-objects wva:wva-rules wva:wva-runtime wva:wva-scaling wva:wva-webhook
-wva-cli:wva-certs wva-cli:wva-controller wva-cli:wva-crds wva-cli:wva-objects wva-cli:wva-rules wva-cli:wva-runtime wva-cli:wva-scaling
+wva-cli:wva-certs wva-cli:wva-crds wva-cli:wva-objects wva-cli:wva-rules wva-cli:wva-runtime wva-cli:wva-scaling
 wva-cli:wva-simulator wva-cli:wva-webhook
 wva-controller:wva-certs wva-controller:wva-crds wva-controller:wva-objects wva-controller:wva-rules wva-controller:wva-runtime wva-controller:wva-scaling
 wva-webhook:wva-certs wva-webhook:wva-crds wva-webhook:wva-objects wva-webhook:wva-rules wva-webhook:wva-runtime wva-certs:wva-crds wva-certs:wva-runtime

@@ -184,7 +184,7 @@ async fn read_cluster(arguments: &ArgMatches) -> anyhow::Result<ClusterObjects> 
         SourceObject { place: format!("{} {namespace}/{name}", text(&object, "/kind")), namespace, object }
     });
     let objects = objects.collect();
-    match wva_controller::missing_fields(&cluster.client).await {
+    match cluster.missing_crd_fields().await {
         Ok(missing) if missing.is_empty() => {}
         Ok(missing) => eprintln!(
             "wva: the installed CustomResourceDefinition is older and lacks {}. Update it first:\n  wva crd | kubectl apply \

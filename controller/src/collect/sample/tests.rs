@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 use wva_objects::servers::ServerKind;
+use wva_runtime::prometheus::QueryError;
 use wva_scaling::snapshot::QueueFigures;
 use wva_scaling::units::Amount;
 
 use super::update::WINDOW;
 use super::*;
-use crate::collect::prometheus::QueryError;
 use crate::collect::signals::tests::rows;
 
 /// All namespaces of these tests.

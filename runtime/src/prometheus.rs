@@ -1,7 +1,7 @@
 //! Prometheus client: instant queries with a timeout, one retry and a limit on the answer. Errors and empty answers
-//! differ: an outage must never look like an idle model.
+//! differ: an outage must never look like a load of 0.
 
-pub(crate) mod answer;
+mod answer;
 mod connection;
 mod files;
 
@@ -9,14 +9,14 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use wva_crds::settings::without_password;
-use wva_crds::text::{causes, without_code};
-use wva_runtime::tls::TlsFault;
 
-pub use answer::Series;
-use answer::{Body, Sink};
+use crate::text::{causes, without_code};
+use crate::tls::TlsFault;
+
+use answer::Body;
+pub use answer::{AnswerSummary, Series, Sink, read};
 use connection::Connection;
-pub(crate) use connection::Session;
+pub use connection::Session;
 pub use files::ClientError;
 
 /// Settings of the connection. Changed files are read again.
@@ -24,6 +24,8 @@ pub use files::ClientError;
 pub struct PrometheusConfig {
     /// `http` or `https` URL, with or without a path.
     pub base_url: String,
+    /// The URL without its password, for messages.
+    pub shown_url: String,
     /// Trust any certificate; only for tests.
     pub insecure_skip_verify: bool,
     /// CA file, in addition to the system's.
@@ -36,8 +38,6 @@ pub struct PrometheusConfig {
     pub bearer_token: Option<String>,
     /// File with the bearer token.
     pub token_path: Option<String>,
-    /// Matchers for every selector, such as `cluster="a"`.
-    pub extra_matchers: String,
     /// Query by GET, without a proxy, and follow redirects.
     pub is_interactive: bool,
 }
@@ -54,16 +54,15 @@ pub struct ClientIdentity {
 impl std::fmt::Debug for PrometheusConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PrometheusConfig")
-            .field("base_url", &without_password(&self.base_url))
+            .field("shown_url", &self.shown_url)
             .field("insecure_skip_verify", &self.insecure_skip_verify)
             .field("ca_path", &self.ca_path)
             .field("client_identity", &self.client_identity)
             .field("server_name", &self.server_name)
             .field("bearer_token", &self.bearer_token.as_ref().map(|_| "..."))
             .field("token_path", &self.token_path)
-            .field("extra_matchers", &self.extra_matchers)
             .field("is_interactive", &self.is_interactive)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -151,9 +150,7 @@ pub enum QueryError {
 #[derive(Debug)]
 pub struct Prometheus {
     connection: Connection,
-    /// The base URL without its password.
     shown_url: String,
-    extra_matchers: String,
     timeout: Duration,
     limit: usize,
 }
@@ -164,14 +161,9 @@ impl Prometheus {
     /// # Errors
     /// [`ClientError`]. A missing CA file only causes a warning.
     pub fn new(config: PrometheusConfig) -> Result<Self, ClientError> {
-        let shown_url = without_password(&config.base_url);
-        let extra_matchers = config.extra_matchers.clone();
+        let shown_url = config.shown_url.clone();
         let connection = Connection::new(config)?;
-        Ok(Self { connection, shown_url, extra_matchers, timeout: QUERY_TIMEOUT, limit: ANSWER_LIMIT })
-    }
-
-    pub(crate) fn extra_matchers(&self) -> &str {
-        &self.extra_matchers
+        Ok(Self { connection, shown_url, timeout: QUERY_TIMEOUT, limit: ANSWER_LIMIT })
     }
 
     /// Sets the timeout of a query.
@@ -180,8 +172,9 @@ impl Prometheus {
         Self { timeout, ..self }
     }
 
-    #[cfg(test)]
-    pub(crate) fn with_limit(self, limit: usize) -> Self {
+    /// Sets the length of the longest answer, bytes.
+    #[must_use]
+    pub fn with_limit(self, limit: usize) -> Self {
         Self { limit, ..self }
     }
 
@@ -189,7 +182,7 @@ impl Prometheus {
     ///
     /// # Errors
     /// [`QueryError::Token`] if the token file was never readable.
-    pub(crate) async fn session(&self) -> Result<Session, QueryError> {
+    pub async fn session(&self) -> Result<Session, QueryError> {
         self.connection.session().await
     }
 
@@ -207,7 +200,7 @@ impl Prometheus {
     ///
     /// # Errors
     /// [`QueryError`], within the timeout.
-    pub(crate) async fn query_into<S: Sink>(
+    pub async fn query_into<S: Sink>(
         &self,
         session: &Session,
         expression: &str,
@@ -227,8 +220,9 @@ impl Prometheus {
         answer.unwrap_or_else(|_| Err(timed_out()))
     }
 
-    /// The round ended before the query.
-    pub(crate) fn out_of_time(&self, after: Duration) -> QueryError {
+    /// Error of a query before which its round ended.
+    #[must_use]
+    pub fn out_of_time(&self, after: Duration) -> QueryError {
         let cause = format!("the round of queries ended after {after:?}");
         QueryError::Unreachable { url: self.shown_url.clone(), cause, fault: None, has_begun: false }
     }
@@ -265,7 +259,7 @@ impl Prometheus {
         // The reader ends when the sender is dropped.
         let reader = tokio::task::spawn_blocking(move || {
             let mut sink = sink;
-            answer::read(Body::new(chunks), &mut sink).map(|summary| (sink, summary))
+            read(Body::new(chunks), &mut sink).map(|summary| (sink, summary))
         });
         let is_within_limit = forward(response, sender, self.limit).await;
         let read = reader.await.map_err(|e| unreadable(e.to_string(), false))?;
@@ -359,4 +353,4 @@ fn first_line(body: &[u8]) -> String {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

@@ -6,8 +6,11 @@ use std::path::Path;
 /// Bytes. A bundle of all public CAs has a fifth.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Reads a regular file of at most [`MAX_FILE_BYTES`].
-pub(crate) fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+/// Reads a regular file of at most 1 MiB.
+///
+/// # Errors
+/// It is not a regular file, too long, or cannot be read.
+pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     // Opening a pipe would block until it has a writer.
     if !std::fs::metadata(&path)?.is_file() {
         return Err(io::Error::other("not a regular file"));
@@ -21,7 +24,8 @@ pub(crate) fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
 }
 
 /// A certificate and its key as one text.
-pub(crate) fn join(mut cert: Vec<u8>, key: Vec<u8>) -> Vec<u8> {
+#[must_use]
+pub fn join(mut cert: Vec<u8>, key: Vec<u8>) -> Vec<u8> {
     cert.push(b'\n');
     cert.extend(key);
     cert

@@ -10,7 +10,6 @@ use reqwest::header::HOST;
 use reqwest::{Client, RequestBuilder, Url};
 use rustls::pki_types::DnsName;
 use tokio::sync::Mutex as AsyncMutex;
-use wva_crds::settings::without_password;
 
 use super::files::{ClientError, Files};
 use super::{PrometheusConfig, QueryError};
@@ -19,7 +18,7 @@ use super::{PrometheusConfig, QueryError};
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Connection for the queries of one round.
-pub(crate) struct Session {
+pub struct Session {
     http: Client,
     token: Option<String>,
     endpoint: Url,
@@ -101,18 +100,18 @@ impl Connection {
 /// URL of queries, and the Host header if the URL has the server name.
 fn endpoint(config: &PrometheusConfig) -> Result<(Url, Option<String>), ClientError> {
     let text = format!("{}/api/v1/query", config.base_url.trim_end_matches('/'));
-    let unusable = |problem: String| ClientError::Url { url: without_password(&config.base_url), problem };
+    let unusable = |problem: String| ClientError::Url { url: config.shown_url.clone(), problem };
     let mut url = Url::parse(&text).map_err(|e| unusable(e.to_string()))?;
     let token = config.bearer_token.as_ref().map(|_| "PROMETHEUS_BEARER_TOKEN");
     let token = token.or_else(|| config.token_path.as_ref().map(|_| "PROMETHEUS_TOKEN_PATH"));
     if let Some(setting) = token.filter(|_| !url.username().is_empty() || url.password().is_some()) {
-        let url = without_password(&config.base_url);
+        let url = config.shown_url.clone();
         return Err(ClientError::Credentials { url, setting });
     }
     if let Some(path) =
         config.token_path.as_ref().filter(|_| config.bearer_token.is_none() && url.scheme() == "http")
     {
-        let url = without_password(&config.base_url);
+        let url = config.shown_url.clone();
         return Err(ClientError::TokenOverHttp { url, path: path.clone() });
     }
     let Some(host) = url.host_str().map(str::to_owned) else {

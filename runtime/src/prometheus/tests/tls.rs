@@ -1,46 +1,13 @@
 //! Tests of the client over TLS: trusted certificates, server names, client certificates, and changed files.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpListener};
 
-use rustls::pki_types::PrivateKeyDer;
-use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
-use rustls::sign::CertifiedKey;
-use rustls::{RootCertStore, ServerConfig};
 use tokio_util::sync::CancellationToken;
-use wva_runtime::server::{Limits, serve};
+use wva_fakes::TempFolder;
+use wva_fakes::tls::{Ca, CertAndKey, ServerIdentity, tls_config};
 
 use super::*;
-
-/// A certificate authority.
-pub(crate) struct Ca(rcgen::CertifiedIssuer<'static, rcgen::KeyPair>);
-
-/// A certificate and its key.
-pub(crate) struct CertAndKey {
-    pub(crate) cert: rcgen::Certificate,
-    pub(crate) key: rcgen::KeyPair,
-}
-
-impl Ca {
-    pub(crate) fn new() -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let mut params = rcgen::CertificateParams::default();
-        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let name = format!("CA {}", NEXT.fetch_add(1, Ordering::SeqCst));
-        params.distinguished_name.push(rcgen::DnType::CommonName, name);
-        let key = rcgen::KeyPair::generate().unwrap();
-        Self(rcgen::CertifiedIssuer::self_signed(params, key).unwrap())
-    }
-
-    pub(crate) fn pem(&self) -> String {
-        self.0.pem()
-    }
-
-    pub(crate) fn issue(&self, name: &str) -> CertAndKey {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
-        CertAndKey { cert: params.signed_by(&key, &self.0).unwrap(), key }
-    }
-}
+use crate::server::{Limits, serve};
 
 /// A Prometheus behind TLS.
 struct TlsPrometheus {
@@ -48,63 +15,23 @@ struct TlsPrometheus {
     tls: Arc<ServerIdentity>,
 }
 
-/// Certificate of a server, and the server names that clients requested.
-#[derive(Debug)]
-pub(crate) struct ServerIdentity {
-    key: Arc<CertifiedKey>,
-    names: Mutex<Vec<Option<String>>>,
-    /// The certificate.
-    pub(crate) pem: String,
-}
-
-impl ResolvesServerCert for ServerIdentity {
-    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.names.lock().unwrap().push(hello.server_name().map(str::to_owned));
-        Some(Arc::clone(&self.key))
-    }
-}
-
 impl TlsPrometheus {
     fn start(ca: &Ca, name: &str, clients: Option<&Ca>) -> Self {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let (fake, router) = FakePrometheus::at(address, FakeReply::series([(json!({}), 7)]));
-        Self { fake, tls: serve_tls(listener, router, ca, name, clients) }
+        let (config, tls) = tls_config(ca, name, clients);
+        let second = Duration::from_secs(1);
+        let limits =
+            Limits { handshake: second, head: second, drain: Duration::ZERO, ..Limits::new("tests", 64) };
+        tokio::spawn(serve(listener, Some(config), router, limits, CancellationToken::new()));
+        Self { fake, tls }
     }
 
     fn config(&self, host: &str) -> PrometheusConfig {
-        let base_url = format!("https://{host}:{}", self.fake.address.port());
-        PrometheusConfig { base_url, ..PrometheusConfig::default() }
+        config(&format!("https://{host}:{}", self.fake.address().port()))
     }
-}
-
-/// Serves a certificate of `ca` for `name`, and requires a client certificate of `clients`, if set.
-pub(crate) fn serve_tls(
-    listener: std::net::TcpListener,
-    router: axum::Router,
-    ca: &Ca,
-    name: &str,
-    clients: Option<&Ca>,
-) -> Arc<ServerIdentity> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let pair = ca.issue(name);
-    let key = PrivateKeyDer::try_from(pair.key.serialize_der()).unwrap();
-    let key = CertifiedKey::from_der(vec![pair.cert.der().clone()], key, &provider).unwrap();
-    let tls = Arc::new(ServerIdentity { key: Arc::new(key), names: Mutex::default(), pem: pair.cert.pem() });
-    let verifier = clients.map_or_else(WebPkiClientVerifier::no_client_auth, |clients| {
-        let mut roots = RootCertStore::empty();
-        roots.add(clients.0.der().clone()).unwrap();
-        WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone()).build().unwrap()
-    });
-    let versions = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = versions.unwrap().with_client_cert_verifier(verifier).with_cert_resolver(tls.clone());
-    listener.set_nonblocking(true).unwrap();
-    let second = Duration::from_secs(1);
-    let limits =
-        Limits { handshake: second, head: second, drain: Duration::ZERO, ..Limits::new("tests", 64) };
-    let end = CancellationToken::new();
-    tokio::spawn(serve(listener, Some(Arc::new(config)), router, limits, end));
-    tls
 }
 
 /// Makes a query and checks its answer.
@@ -156,12 +83,12 @@ async fn requests_and_verifies_the_server_name() {
     };
     for host in ["127.0.0.1", "localhost"] {
         query(&named(host, "prometheus.monitoring.svc").unwrap()).await.unwrap();
-        let name = server.tls.names.lock().unwrap().last().unwrap().clone();
+        let name = server.tls.names().pop().unwrap();
         assert_eq!(name.as_deref(), Some("prometheus.monitoring.svc"));
-        let requested = server.fake.requests.lock().unwrap().last().unwrap().host.clone();
+        let requested = server.fake.requests().pop().unwrap().host;
         assert_eq!(
             requested,
-            format!("{host}:{}", server.fake.address.port()),
+            format!("{host}:{}", server.fake.address().port()),
             "the request is for the URL's host"
         );
     }
@@ -258,7 +185,7 @@ async fn sends_the_token_and_reads_a_rotated_one() {
     client.values("x").await.unwrap();
     let given = PrometheusConfig { bearer_token: Some("given".into()), ..config };
     Prometheus::new(given).unwrap().values("x").await.unwrap();
-    let requests = server.fake.requests.lock().unwrap();
+    let requests = server.fake.requests();
     let tokens: Vec<_> = requests.iter().map(|request| request.authorization.as_deref().unwrap()).collect();
     let two = "Bearer two";
     assert_eq!(tokens, ["Bearer one", two, two, two, two, two, "Bearer given"]);
@@ -287,8 +214,7 @@ async fn slow_files_do_not_delay_a_round() {
 fn reads_the_host_as_address_or_name() {
     let host = |url: &str| {
         let server_name = Some("name".to_owned());
-        let config =
-            PrometheusConfig { base_url: url.to_owned(), server_name, ..PrometheusConfig::default() };
+        let config = PrometheusConfig { server_name, ..config(url) };
         connection::ServerName::from_config(&config).map(|server_name| server_name.host)
     };
     let v6 = host("https://[::1]:9090/prometheus").unwrap();

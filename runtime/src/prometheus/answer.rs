@@ -39,9 +39,12 @@ fn read_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Err
     })
 }
 
-pub(crate) trait Sink: Send + 'static {
+/// Takes the series of an answer.
+pub trait Sink: Send + 'static {
+    /// Labels that it reads.
     type Labels: DeserializeOwned + Default;
 
+    /// Takes the next series.
     fn push(&mut self, series: Series<Self::Labels>);
 }
 
@@ -53,20 +56,24 @@ impl Sink for Vec<Series> {
     }
 }
 
+/// The rest of an answer.
 #[derive(Debug, Default)]
-pub(crate) struct AnswerSummary {
-    pub(crate) status: String,
-    pub(crate) error: String,
-    pub(crate) has_data: bool,
+pub struct AnswerSummary {
+    /// `success` or `error`.
+    pub status: String,
+    /// Error of Prometheus, possibly empty.
+    pub error: String,
+    /// It has a vector.
+    pub has_data: bool,
     /// Warning of servers that query several others.
-    pub(crate) partial: Option<String>,
+    pub partial: Option<String>,
 }
 
 /// Pushes the series of an answer to `sink`, which keeps those before an error.
 ///
 /// # Errors
 /// The text is not an answer to an instant query.
-pub(crate) fn read(body: impl Read, sink: &mut impl Sink) -> Result<AnswerSummary, serde_json::Error> {
+pub fn read(body: impl Read, sink: &mut impl Sink) -> Result<AnswerSummary, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_reader(io::BufReader::with_capacity(1 << 16, body));
     let mut reader = Reader { sink, summary: AnswerSummary::default() };
     reader.deserialize(&mut deserializer)?;
@@ -75,13 +82,13 @@ pub(crate) fn read(body: impl Read, sink: &mut impl Sink) -> Result<AnswerSummar
 }
 
 /// Body for a blocking reader. It ends when the sender is dropped.
-pub(crate) struct Body {
+pub(super) struct Body {
     chunks: mpsc::Receiver<Bytes>,
     rest: Bytes,
 }
 
 impl Body {
-    pub(crate) fn new(chunks: mpsc::Receiver<Bytes>) -> Self {
+    pub(super) fn new(chunks: mpsc::Receiver<Bytes>) -> Self {
         Self { chunks, rest: Bytes::new() }
     }
 }

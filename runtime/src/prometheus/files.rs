@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Url};
-use wva_crds::text::causes;
-use wva_runtime::client::is_loopback;
-use wva_runtime::tls::{self, Trust, certificates, client_config};
 
 use super::connection::ServerName;
 use super::{ClientIdentity, PrometheusConfig, QueryError};
-use crate::collect::pem;
+use crate::client::is_loopback;
+use crate::pem;
+use crate::text::causes;
+use crate::tls::{self, Trust, certificates, client_config};
 
 const SERVICE_ACCOUNT_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
