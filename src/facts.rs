@@ -4,7 +4,8 @@ use serde_json::Value;
 use wva_controller::{
     ConfigMaps, NamespaceFacts, Watches, namespace_is_excluded, workload_accelerator, workload_exists,
 };
-use wva_rules::{MapRole, MetricReader, NamespaceState, OtherVariant, Target};
+use wva_objects::{MetricReader, Target};
+use wva_rules::{MapRole, NamespaceState, OtherVariant};
 use wva_runtime::{Availability, Cache, SyncStatus};
 use wva_webhook::{ClusterFacts, Index, Key, TargetReaders, TargetState};
 

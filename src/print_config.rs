@@ -29,6 +29,7 @@ pub(crate) async fn print_config(arguments: &ArgMatches) -> anyhow::Result<()> {
     for warning in warnings {
         let _ = writeln!(text, "# warning: {warning}");
     }
-    print_unchecked(&harmless(&(text + &settings.lines()), false)).context("cannot write to standard output")?;
+    print_unchecked(&harmless(&(text + &settings.lines()), false))
+        .context("cannot write to standard output")?;
     Ok(())
 }

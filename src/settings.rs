@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use raw::{InvalidSetting, RawSettings};
 use wva_crds::events::EventSource;
+use wva_runtime::prometheus::PrometheusConfig;
 
 pub(crate) use choices::LogFormat;
 pub(crate) use effective::EffectiveSettings;
@@ -85,7 +86,9 @@ pub(crate) struct Webhook {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Controller {
-    pub(crate) prometheus: wva_controller::PrometheusConfig,
+    pub(crate) prometheus: PrometheusConfig,
+    /// Matchers for every selector of a query.
+    pub(crate) extra_matchers: String,
     pub(crate) limiter: wva_controller::GpuWatchConfig,
     pub(crate) external_metrics_address: Option<SocketAddr>,
     pub(crate) debug_address: Option<SocketAddr>,

@@ -8,9 +8,11 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use kube::api::ListParams;
 use serde_json::{Value, json};
+use wva_crds::manifest;
 use wva_crds::names::{EXCLUDE_ANNOTATION, GROUP, KIND, PLURAL, VERSION};
 use wva_crds::settings::without_password;
 use wva_rules::KubernetesVersion;
+use wva_runtime::crd::{CrdSchemaError, missing_fields};
 
 use crate::arguments::{kube_options, value, values};
 
@@ -209,6 +211,11 @@ impl Cluster {
         text(&answer, "/gitVersion").parse().ok()
     }
 
+    /// Fields of this release that the installed CRD lacks.
+    pub(super) async fn missing_crd_fields(&self) -> Result<Vec<String>, CrdSchemaError> {
+        missing_fields(&self.client, &manifest::crd()).await
+    }
+
     pub(super) async fn get_labelled(&self, path: &str, selector: &str) -> Result<Value, ApiError> {
         let request = kube::core::Request::new(path).list(&ListParams::default().labels(selector));
         let request = request.map_err(|e| ApiError { code: 0, message: e.to_string() })?;
@@ -230,7 +237,7 @@ impl Cluster {
 
 /// Mostly the kubeconfig has the wrong context.
 pub(super) fn connection_error(server: &str, error: &kube::Error) -> String {
-    let causes = wva_crds::text::causes(error);
+    let causes = wva_runtime::text::causes(error);
     format!(
         "no valid answer from the API server {server}: check KUBECONFIG and its current context: {causes}"
     )

@@ -67,9 +67,9 @@ pub(super) fn generate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
 /// Drops the workloads of files that serve no model.
 fn keep_servers(inputs: &mut Inputs) {
     let before = inputs.workloads.len();
-    inputs
-        .workloads
-        .retain(|workload| workload.declared_model.is_some() || Server::find(&workload.server).is_some());
+    inputs.workloads.retain(|workload| {
+        workload.declared_model.is_some() || Server::find(&workload.replica.leader).is_some()
+    });
     if inputs.workloads.is_empty() {
         inputs.problems.push(match before {
             0 => "no Deployment, StatefulSet, LeaderWorkerSet or object of KServe in the files".to_owned(),

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaimTemplate};
 use serde_json::Value;
-use wva_crds::hardware::{Gpus, template_claim_gpus};
+use wva_objects::ReplicaTemplate;
+use wva_objects::hardware::{Gpus, template_claim_gpus};
 
 use crate::cluster::{ObjectId, id};
 use crate::output::count;
@@ -46,8 +47,16 @@ pub(crate) struct GpuRequests {
 }
 
 impl GpuRequests {
-    /// Adds `count` pods.
-    pub(crate) fn add(&mut self, pod: &PodSpec, count: u64, namespace: &str, templates: &ClaimTemplates) {
+    /// Of all pods of a replica.
+    pub(crate) fn new(replica: &ReplicaTemplate, namespace: &str, templates: &ClaimTemplates) -> Self {
+        let mut requests = Self::default();
+        for (pod, count) in replica.pods() {
+            requests.add(pod, count, namespace, templates);
+        }
+        requests
+    }
+
+    fn add(&mut self, pod: &PodSpec, count: u64, namespace: &str, templates: &ClaimTemplates) {
         self.extended =
             self.extended.saturating_add(u64::from(Gpus::for_pod(pod).total()).saturating_mul(count));
         for claim in pod.resource_claims.iter().flatten().filter(|_| count > 0) {

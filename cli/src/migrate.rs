@@ -22,7 +22,8 @@ use clap::{ArgMatches, Command};
 use options::PlanOptions;
 use plan::{Plan, plan};
 use serde_json::{Value, json};
-use wva_rules::{KubernetesVersion, Target, api_group};
+use wva_objects::{Target, WorkloadKey, api_group};
+use wva_rules::KubernetesVersion;
 
 use super::cluster::{
     AUTOSCALERS, CONFIG_MAPS, Cluster, ListError, ObjectId, PROMETHEUS_RULES, Resource, SCALED_OBJECTS,
@@ -30,7 +31,7 @@ use super::cluster::{
 };
 use super::installs::{is_local_name, list_config_maps, list_deployments};
 use super::validate::{SourceObject, read_kinds};
-use super::workloads::{WorkloadKey, Workloads};
+use super::workloads::Workloads;
 use crate::arguments::{
     flag, kube_version_option, object_options, option, output_format, output_option, paths, value,
 };
@@ -183,7 +184,7 @@ async fn read_cluster(arguments: &ArgMatches) -> anyhow::Result<ClusterObjects> 
         SourceObject { place: format!("{} {namespace}/{name}", text(&object, "/kind")), namespace, object }
     });
     let objects = objects.collect();
-    match wva_controller::missing_fields(&cluster.client).await {
+    match cluster.missing_crd_fields().await {
         Ok(missing) if missing.is_empty() => {}
         Ok(missing) => eprintln!(
             "wva: the installed CustomResourceDefinition is older and lacks {}. Update it first:\n  wva crd | kubectl apply \
@@ -236,7 +237,7 @@ fn targets(variants: &[Value]) -> BTreeSet<WorkloadKey> {
 /// The workload that a variant or an autoscaler scales.
 fn workload_key(object: &Value) -> Option<WorkloadKey> {
     let target = Target::from_object(object)?;
-    Some(WorkloadKey::new(&id(object).namespace, &target))
+    Some(WorkloadKey::for_target(&id(object).namespace, &target))
 }
 
 /// Prints manifests to standard output and the summary to standard error.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{ArgMatches, Command};
 use reqwest::StatusCode;
-pub(super) use wva_controller::Series;
-use wva_controller::{ClientError, PrometheusConfig, QueryError};
-use wva_crds::settings::Kind;
+use wva_crds::settings::{Kind, without_password};
+pub(super) use wva_runtime::prometheus::Series;
+use wva_runtime::prometheus::{ClientError, PrometheusConfig, QueryError};
 use wva_runtime::tls::TlsFault;
 
 use crate::arguments::{file_option, option, path_value, value};
@@ -30,7 +30,7 @@ pub(super) fn options(command: Command) -> Command {
         ))
 }
 
-pub(super) struct Prometheus(wva_controller::Prometheus);
+pub(super) struct Prometheus(wva_runtime::prometheus::Prometheus);
 
 impl Prometheus {
     pub(super) fn from_options(arguments: &ArgMatches) -> anyhow::Result<Option<Self>> {
@@ -47,8 +47,9 @@ impl Prometheus {
         let token =
             token.context("--prometheus-token-file: not a text file; name the file with the token")?;
         let ca_path = path_value(arguments, "prometheus-ca-file");
-        let client = wva_controller::Prometheus::new(PrometheusConfig {
+        let client = wva_runtime::prometheus::Prometheus::new(PrometheusConfig {
             base_url: url.to_owned(),
+            shown_url: without_password(url),
             ca_path: ca_path.map(|path| path.to_string_lossy().into_owned()),
             bearer_token: token.map(|token| token.trim().to_owned()),
             is_interactive: true,

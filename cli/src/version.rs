@@ -131,8 +131,7 @@ async fn read_crd(cluster: &Cluster) -> Crd {
     };
     let versions =
         items(&object, "/spec/versions").map(|version| text(version, "/name").to_owned()).collect();
-    let missing = wva_controller::missing_fields(&cluster.client).await;
-    let (missing_fields, error) = match missing {
+    let (missing_fields, error) = match cluster.missing_crd_fields().await {
         Ok(missing) => (missing, None),
         Err(error) => (Vec::new(), Some(error.to_string())),
     };

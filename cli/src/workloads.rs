@@ -3,29 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use wva_rules::{Target, api_group};
+use wva_objects::template::Template;
+use wva_objects::{ReplicaTemplate, Target, WorkloadKey, api_group, qualified_kind};
 
 use super::cluster::{Cluster, ListError, ObjectId, WORKLOADS, id, items, number, text};
 use super::gpus::{ClaimTemplates, GpuRequests};
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct WorkloadKey {
-    namespace: String,
-    group: String,
-    kind: String,
-    name: String,
-}
-
-impl WorkloadKey {
-    pub(crate) fn new(namespace: &str, target: &Target) -> Self {
-        Self {
-            namespace: namespace.to_owned(),
-            group: target.group().to_owned(),
-            kind: target.kind.clone(),
-            name: target.name.clone(),
-        }
-    }
-}
 
 #[derive(Default)]
 pub(super) struct Workloads {
@@ -55,11 +37,11 @@ impl Workloads {
     }
 
     pub(super) fn add(&mut self, object: Value) {
-        let group = api_group(text(&object, "/apiVersion")).to_owned();
-        let kind = text(&object, "/kind").to_owned();
-        if is_scalable(&group, &kind) {
+        let (api_version, kind) = (text(&object, "/apiVersion"), text(&object, "/kind"));
+        if is_scalable(api_group(api_version), kind) {
             let ObjectId { namespace, name } = id(&object);
-            self.all.insert(WorkloadKey { namespace, group, kind, name }, object);
+            let kind = qualified_kind(Some(api_version), kind);
+            self.all.insert(WorkloadKey { namespace, kind, name }, object);
         }
     }
 
@@ -67,7 +49,7 @@ impl Workloads {
         if !is_scalable(target.group(), &target.kind) {
             return WorkloadLookup::UnsupportedKind;
         }
-        if let Some(object) = self.all.get(&WorkloadKey::new(namespace, target)) {
+        if let Some(object) = self.all.get(&WorkloadKey::for_target(namespace, target)) {
             return WorkloadLookup::Found(object);
         }
         let unreadable = self.unreadable.iter().find(|(kind, _)| *kind == target.kind);
@@ -89,30 +71,15 @@ pub(super) fn ready_replicas(workload: &Value) -> u64 {
     number(workload, "/status/readyReplicas").unwrap_or(0).min(spec_replicas(workload))
 }
 
+/// Accelerator that the pods of a replica require.
 pub(super) fn accelerator(workload: &Value) -> Option<String> {
-    let template = ["/spec/template/spec", "/spec/leaderWorkerTemplate/workerTemplate/spec"];
-    let pod = template.into_iter().find_map(|pointer| workload.pointer(pointer))?;
-    wva_controller::template_accelerator(&serde_json::from_value(pod.clone()).ok()?)
+    Template::for_replica(&ReplicaTemplate::from_workload(workload).ok()?).accelerator(None)
 }
 
 /// GPUs of all pods of a replica. Invalid pod templates request none.
 pub(super) fn gpu_requests(workload: &Value, namespace: &str, templates: &ClaimTemplates) -> GpuRequests {
-    let mut requests = GpuRequests::default();
-    let mut add = |template: Option<&Value>, count: u64| {
-        let pod = template.and_then(|template| template.get("spec"));
-        if let Some(pod) = pod.and_then(|pod| serde_json::from_value(pod.clone()).ok()) {
-            requests.add(&pod, count, namespace, templates);
-        }
-    };
-    match workload.pointer("/spec/leaderWorkerTemplate") {
-        None => add(workload.pointer("/spec/template"), 1),
-        Some(group) => {
-            let worker = group.get("workerTemplate");
-            add(group.get("leaderTemplate").or(worker), 1);
-            add(worker, number(group, "/size").unwrap_or(1).saturating_sub(1));
-        }
-    }
-    requests
+    let replica = ReplicaTemplate::from_workload(workload).unwrap_or_default();
+    GpuRequests::new(&replica, namespace, templates)
 }
 
 /// A `fieldRef` to the pod's namespace resolves to `namespace`.

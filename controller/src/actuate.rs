@@ -14,11 +14,11 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+use wva_objects::servers::ServingPods;
+use wva_objects::{LEADER_WORKER_SET, WorkloadKey, leader_worker_sets};
 use wva_runtime::api_call::{ApiCall, is_temporary};
 use wva_runtime::leadership::NotLeading;
-use wva_scaling::servers::ServingPods;
 
-use crate::model::keys::{LEADER_WORKER_SET, WorkloadKey, leader_worker_sets};
 use crate::model::step::Step;
 
 pub use annotations::AnnotationSync;

@@ -3,9 +3,7 @@
 pub(crate) mod filter;
 pub(crate) mod histogram;
 pub(crate) mod page;
-mod pem;
 pub(crate) mod picker;
-pub(crate) mod prometheus;
 pub(crate) mod sample;
 pub(crate) mod scope;
 pub(crate) mod signals;
@@ -19,10 +17,10 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use tracing::Instrument;
+use wva_runtime::prometheus::{ClientError, Prometheus, PrometheusConfig, QueryError, Session};
 use wva_runtime::spans;
 
 use self::filter::SeriesFilter;
-use self::prometheus::{Prometheus, QueryError, Session};
 use self::scope::Scope;
 use self::signals::{Query, Rows};
 use crate::collect::telemetry::Telemetry;
@@ -35,6 +33,23 @@ pub(crate) struct Answer {
     pub(crate) rows: Result<Rows, QueryError>,
 }
 
+/// The Prometheus that has the metrics.
+#[derive(Debug)]
+pub struct PrometheusSource {
+    pub(crate) client: Prometheus,
+    pub(crate) extra_matchers: String,
+}
+
+impl PrometheusSource {
+    /// Creates its client. `extra_matchers`: for every selector, such as `cluster="a"`.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn new(config: PrometheusConfig, extra_matchers: &str) -> Result<Self, ClientError> {
+        Ok(Self { client: Prometheus::new(config)?, extra_matchers: extra_matchers.to_owned() })
+    }
+}
+
 /// Answers of one round, in any order.
 pub(crate) type Answers = Vec<Answer>;
 
@@ -42,7 +57,7 @@ const CONCURRENCY: usize = 4;
 
 /// Makes these queries for every scope, within `within` altogether.
 pub(crate) async fn query_round(
-    prometheus: &Prometheus,
+    prometheus: &PrometheusSource,
     scopes: Vec<Scope>,
     queries: &[Query],
     reads: (Arc<SeriesFilter>, &Telemetry),
@@ -58,15 +73,15 @@ pub(crate) async fn query_round(
 
 /// Yields each answer as it arrives.
 pub(crate) fn stream_answers<'a>(
-    prometheus: &'a Prometheus,
+    PrometheusSource { client, extra_matchers }: &'a PrometheusSource,
     mut requests: Vec<(Query, Scope)>,
     (filter, telemetry): (Arc<SeriesFilter>, &'a Telemetry),
     within: Duration,
 ) -> BoxStream<'a, Answer> {
     let deadline = tokio::time::Instant::now() + within;
     let session = async move {
-        let session = tokio::time::timeout_at(deadline, prometheus.session()).await;
-        Arc::new(session.unwrap_or_else(|_| Err(prometheus.out_of_time(within))))
+        let session = tokio::time::timeout_at(deadline, client.session()).await;
+        Arc::new(session.unwrap_or_else(|_| Err(client.out_of_time(within))))
     };
     let answer = move |session: Arc<Result<Session, QueryError>>,
                        filter: Arc<SeriesFilter>,
@@ -74,11 +89,11 @@ pub(crate) fn stream_answers<'a>(
         let (began, filter) = (Instant::now(), &filter);
         let result = async {
             let session = session.as_ref().as_ref().map_err(Clone::clone)?;
-            let expression = query.expression(&scope.matcher(), prometheus.extra_matchers());
-            prometheus.query_into(session, &expression, || Rows::new(query, filter.clone())).await
+            let expression = query.expression(&scope.matcher(), extra_matchers);
+            client.query_into(session, &expression, || Rows::new(query, filter.clone())).await
         };
         let answer = tokio::time::timeout_at(deadline, result).await;
-        let answer = answer.unwrap_or_else(|_| Err(prometheus.out_of_time(within)));
+        let answer = answer.unwrap_or_else(|_| Err(client.out_of_time(within)));
         telemetry.record_query(query, began.elapsed(), answer.is_ok());
         let rows = answer.map(|(mut rows, partial)| {
             if partial.is_some() {

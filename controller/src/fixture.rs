@@ -13,14 +13,15 @@ use kube::api::{DynamicObject, PartialObjectMeta};
 use kube::runtime::watcher::Event;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use wva_objects::autoscaler::Autoscaler;
 use wva_runtime::cache::Writer;
 use wva_runtime::{Availability, OptionalCache};
 
 use crate::observe::variants::{Ownership, OwnershipView};
 use crate::observe::watches::variant::Variant;
 use crate::observe::watches::{
-    Autoscaler, GpuWatches, NamespaceFacts, NodeFacts, OwnedSet, PodFacts, QuotaFacts, WatchedNode,
-    WatchedPod, Watches, Workload,
+    self, GpuWatches, NamespaceFacts, NodeFacts, OwnedSet, PodFacts, QuotaFacts, WatchedNode, WatchedPod,
+    Watches, Workload,
 };
 
 use claims::ClaimWriters;
@@ -65,8 +66,8 @@ impl Cluster {
             replica_sets: Writer::new(OwnedSet::replica_sets()),
             leader_worker_sets: Writer::new(Workload::leader_worker_sets()),
             pods: Writer::new(PodFacts::pods()),
-            autoscalers: Writer::new(Autoscaler::hpas()),
-            scaled_objects: Writer::new(Autoscaler::scaled_objects()),
+            autoscalers: Writer::new(watches::autoscaler::hpas()),
+            scaled_objects: Writer::new(watches::autoscaler::scaled_objects()),
             nodes: Writer::new(NodeFacts::nodes()),
             quotas: Writer::new(QuotaFacts::quotas()),
             namespaces: Writer::new(NamespaceFacts::namespaces()),

@@ -12,34 +12,22 @@ mod observe;
 mod publish;
 
 pub use actuate::{Actuator, AnnotationSync, DeletionCosts, ModelServers, ScaleExecutor};
+pub use collect::PrometheusSource;
 pub use collect::page::PageBudget;
 pub use collect::picker::{PickerConfig, PickerPoller, PickerTls, PickerToken, Pickers};
-pub use collect::prometheus::{
-    ClientError, ClientIdentity, Prometheus, PrometheusConfig, QueryError, Series,
-};
 pub use collect::telemetry::Telemetry;
 pub use config::{ConfigMaps, ConfigReloads, main_map, watch_config_maps};
 pub use cycle::engine::{Actuation, CycleProgress, Engine, EngineConfig, EngineMetrics, Sources};
 pub use model::conditions::ConditionDraft;
-pub use model::moment::MAX_TARGET_AGE;
-pub use model::orphan::{Orphan, OrphanEvidence};
 pub use model::published::{Published, PublishedVariant, Reader, StatusTargets};
 pub use model::refusals::Refusals;
-pub use model::signal_problem::SignalProblem;
-pub use observe::annotations::{AnnotatedAutoscaler, AnnotationVerdict, replaced_message};
-pub use observe::crd::{CrdSchemaError, missing_fields, warn_if_crd_outdated};
+pub use observe::crd::warn_if_crd_outdated;
 pub use observe::metrics_api::watch_metrics_api;
 pub use observe::pools::InferencePools;
-pub use observe::signal::{
-    FollowNote, MetricsApi, ScaleRecord, SignalFacts, SignalVerdict, declared_obstacles, judge_signal,
-};
-pub use observe::template::required_accelerator as template_accelerator;
-pub use observe::validation::validate_stored;
-pub use observe::variants::{Ownership, OwnershipView, detect_orphan, is_excluded as namespace_is_excluded};
+pub use observe::variants::{Ownership, OwnershipView, is_excluded as namespace_is_excluded};
 pub use observe::watches::{
-    Autoscaler, AutoscalerKind, AutoscalerName, AutoscalerObservers, Direction, GpuWatchConfig,
-    NamespaceFacts, PauseSource, Variant, Watches, watch_all, watch_inference_pools, watch_namespaces,
-    watch_service_monitor, watch_variants,
+    AutoscalerObservers, GpuWatchConfig, NamespaceFacts, Variant, Watches, watch_all, watch_inference_pools,
+    watch_namespaces, watch_service_monitor, watch_variants,
 };
 pub use observe::workloads::{accelerator as workload_accelerator, exists as workload_exists};
 pub use publish::events::{self, EventReporter};
@@ -55,8 +43,9 @@ pub mod bench {
     use std::io::Read;
     use std::sync::Arc;
 
+    use wva_runtime::prometheus::read;
+
     use crate::collect::filter::SeriesFilter;
-    use crate::collect::prometheus::answer::read;
     use crate::collect::signals::{Query, Rows};
 
     /// Pods whose series are read.

@@ -7,7 +7,6 @@ pub mod duration;
 pub mod entries;
 pub mod envelope;
 pub mod events;
-pub mod hardware;
 pub mod intent;
 pub mod look_alikes;
 pub mod manifest;

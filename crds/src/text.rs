@@ -88,22 +88,6 @@ pub fn typo_count(a: &str, b: &str) -> Option<usize> {
     Some(strsim::osa_distance(a, b)).filter(|typos| *typos <= MAX_TYPOS)
 }
 
-/// Message of an HTTP answer without its status code in front, which texts name themselves: `404 page not found`.
-#[must_use]
-pub fn without_code(code: u16, message: &str) -> &str {
-    let rest = message
-        .strip_prefix(code.to_string().as_str())
-        .filter(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()));
-    rest.map_or(message, |rest| rest.trim_start_matches([' ', ':']))
-}
-
-/// Error and its causes on one line.
-#[must_use]
-pub fn causes(error: &dyn std::error::Error) -> String {
-    let chain = std::iter::successors(Some(error), |e| e.source());
-    chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
 /// Value of a flag of a Go program in its command line: one or two dashes, and `=` or the next word. `None` without it.
 pub fn go_flag<'w>(mut words: impl Iterator<Item = &'w str>, name: &str) -> Option<&'w str> {
     while let Some(word) = words.next() {
@@ -137,19 +121,6 @@ mod tests {
             (json!({"a": 1}), "a map of 1"),
         ] {
             assert_eq!(show(&value), want);
-        }
-    }
-
-    #[test]
-    fn status_code_is_not_repeated() {
-        for (message, want) in [
-            ("404 page not found", "page not found"),
-            ("404: no", "no"),
-            ("4040 pods", "4040 pods"),
-            ("no 404", "no 404"),
-            ("404", ""),
-        ] {
-            assert_eq!(without_code(404, message), want);
         }
     }
 

@@ -1,5 +1,5 @@
 //! Parts of a Kubernetes controller that kube lacks: watch caches, leader election, delegated authentication, an HTTP
-//! server with limits, and supervised tasks.
+//! server with limits, supervised tasks, and a client of Prometheus.
 
 mod age;
 pub mod api_call;
@@ -9,10 +9,13 @@ pub mod cache;
 pub mod client;
 mod clock;
 mod connections;
+pub mod crd;
 mod handshakes;
 mod interruption_logger;
 pub mod leadership;
 pub mod optional;
+pub mod pem;
+pub mod prometheus;
 pub mod repeats;
 pub mod server;
 mod signals;
@@ -20,6 +23,7 @@ pub mod spans;
 mod sync_status;
 mod tasks;
 pub mod terminal;
+pub mod text;
 pub mod tls;
 pub mod watch;
 

@@ -81,9 +81,7 @@ fn dispatch(invoked: Invoked, arguments: &ArgMatches) -> anyhow::Result<ExitCode
         command: command(invoked),
     };
     let ran = wva_cli::run(command_name, own, &program);
-    ran.unwrap_or_else(|| {
-        anyhow::bail!("command {command_name} is not implemented; please report this bug")
-    })
+    ran.unwrap_or_else(|| anyhow::bail!("command {command_name} is not implemented; please report this bug"))
 }
 
 #[cfg(test)]

@@ -8,11 +8,12 @@ use wva_certs::Certs;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
     Actuator, AnnotationSync, ConfigReloads, DeletionCosts, Engine, EngineConfig, EngineMetrics,
-    EventReporter, MetricsApi, ModelServers, OptionalSeries, Ownership, OwnershipView, PageBudget,
-    PickerConfig, PickerPoller, Pickers, Prometheus, Reader, Refusals, ScaleExecutor, ServiceMonitorReporter,
+    EventReporter, ModelServers, OptionalSeries, Ownership, OwnershipView, PageBudget, PickerConfig,
+    PickerPoller, Pickers, PrometheusSource, Reader, Refusals, ScaleExecutor, ServiceMonitorReporter,
     Sources, StatusTargets, StatusWriter, Telemetry, VariantSeries, Watches, events, watch_metrics_api,
     watch_service_monitor,
 };
+use wva_objects::signal::MetricsApi;
 
 use super::certificates::ServingCerts;
 use super::{ControllerWatches, Process, run_to_end, run_until};
@@ -52,7 +53,7 @@ impl Process {
             watches: watched.facts.watches,
             maps: watched.facts.maps,
             synced: self.caches.synced.clone(),
-            prometheus: Prometheus::new(controller.prometheus.clone())?,
+            prometheus: PrometheusSource::new(controller.prometheus.clone(), &controller.extra_matchers)?,
             pickers,
             metrics_api,
             refusals: refused,

@@ -3,10 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use wva_controller::Actuation;
 use wva_controller::external_metrics::values::CONFIRMATION_DEADLINE;
-use wva_controller::{Actuation, MAX_TARGET_AGE};
 use wva_crds::GoDuration;
-use wva_crds::settings::{Setting, Value, find_problems};
+use wva_crds::settings::{Setting, Value, find_problems, without_password};
+use wva_objects::status::MAX_TARGET_AGE;
+use wva_runtime::prometheus::{ClientIdentity, PrometheusConfig};
 
 use super::choices::{CertMode, choice};
 use super::raw::{InvalidSetting, RawSettings, Source};
@@ -105,21 +107,22 @@ impl SettingsReader<'_> {
 
     fn controller(&self) -> Controller {
         Controller {
-            prometheus: wva_controller::PrometheusConfig {
+            prometheus: PrometheusConfig {
                 base_url: self.text("PROMETHEUS_BASE_URL"),
+                shown_url: without_password(&self.text("PROMETHEUS_BASE_URL")),
                 insecure_skip_verify: self.flag("PROMETHEUS_TLS_INSECURE_SKIP_VERIFY"),
                 ca_path: self.optional("PROMETHEUS_CA_CERT_PATH"),
                 // The table of settings rejects one without the other.
                 client_identity: self
                     .optional("PROMETHEUS_CLIENT_CERT_PATH")
                     .zip(self.optional("PROMETHEUS_CLIENT_KEY_PATH"))
-                    .map(|(cert, key)| wva_controller::ClientIdentity { cert, key }),
+                    .map(|(cert, key)| ClientIdentity { cert, key }),
                 server_name: self.optional("PROMETHEUS_SERVER_NAME"),
                 bearer_token: self.optional("PROMETHEUS_BEARER_TOKEN"),
                 token_path: self.optional("PROMETHEUS_TOKEN_PATH"),
-                extra_matchers: self.text("PROMETHEUS_EXTRA_MATCHERS"),
                 is_interactive: false,
             },
+            extra_matchers: self.text("PROMETHEUS_EXTRA_MATCHERS"),
             limiter: wva_controller::GpuWatchConfig {
                 limited_mode: self.flag("WVA_LIMITED_MODE"),
                 node_selector: self.text("WVA_NODE_SELECTOR"),

@@ -2,9 +2,9 @@
 
 mod pickers;
 
-use wva_controller::ClientIdentity;
 use wva_crds::settings::map::MapText;
 use wva_rules::RunningSource;
+use wva_runtime::prometheus::ClientIdentity;
 
 use super::*;
 
@@ -38,8 +38,7 @@ fn environment_overrides_map_and_map_overrides_file() {
         "POD_NAMESPACE": "elsewhere",
     }));
     let file = text(&serde_json::json!({"REST_CLIENT_TIMEOUT": "12s", "WVA_DECISION_HOLD": "13m"}));
-    let matches =
-        crate::command_line::manager().try_get_matches_from(["wva"]).unwrap();
+    let matches = crate::command_line::manager().try_get_matches_from(["wva"]).unwrap();
     let environment = |k: &str| match k {
         "GLOBAL_OPT_INTERVAL" => Some("9s".to_owned()),
         "PROMETHEUS_BASE_URL" => Some(URL.1.to_owned()),
@@ -213,13 +212,18 @@ fn reads_prometheus_connection_settings() {
     let (cert, key) = (("PROMETHEUS_CLIENT_CERT_PATH", "/c"), ("PROMETHEUS_CLIENT_KEY_PATH", "/k"));
     let rest = [
         ("PROMETHEUS_SERVER_NAME", "p"),
+        ("PROMETHEUS_BASE_URL", "https://u:hunter2@p"),
+        ("PROMETHEUS_EXTRA_MATCHERS", "cluster=\"a\""),
         ("PROMETHEUS_METRICS_CACHE_CLEANUP_INTERVAL", "7s"),
         ("WVA_EARLY_SCALE_UP", "false"),
     ];
     let all = settings(&[&[cert, key][..], &rest].concat());
     assert_eq!(all.warnings, [""; 0], "all of it has an effect");
     let engine = all.engine();
-    let config = all.controller.unwrap().prometheus;
+    let controller = all.controller.unwrap();
+    assert_eq!(controller.extra_matchers, "cluster=\"a\"");
+    let config = controller.prometheus;
+    assert_eq!((&*config.base_url, &*config.shown_url), ("https://u:hunter2@p", "https://u:***@p"));
     assert_eq!(config.client_identity, Some(ClientIdentity { cert: "/c".to_owned(), key: "/k".to_owned() }));
     assert_eq!(config.server_name.as_deref(), Some("p"));
     assert_eq!(engine.cleanup_interval, Duration::from_secs(7));
@@ -337,8 +341,7 @@ fn distinguishes_errors_that_the_map_can_override() {
 fn reports_unreadable_files_with_other_errors() {
     let error = |args: &[&str], map: &serde_json::Value| {
         let args = std::iter::once("wva").chain(args.iter().copied());
-        let matches =
-            crate::command_line::manager().try_get_matches_from(args).unwrap();
+        let matches = crate::command_line::manager().try_get_matches_from(args).unwrap();
         let environment = |k: &str| (k == URL.0).then(|| URL.1.to_owned());
         Sources::collect(&matches, environment).read(&text(map)).unwrap_err().to_string()
     };

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 /// Folders of the controller. Each uses only itself and those before it.
 const FOLDERS: [&str; 7] = ["model", "observe", "collect", "config", "cycle", "publish", "actuate"];
-const CRATES: [&str; 12] = [
+const CRATES: [&str; 13] = [
     "src", "cli/src", "controller/src", "controller/scaling/src", "controller/simulator/src", "webhook/src",
-    "webhook/rules/src", "runtime/src", "certs/src", "crds/src", "tests/testbed/src",
+    "webhook/rules/src", "runtime/src", "certs/src", "crds/src", "objects/src", "tests/testbed/src",
     "tests/experiments/src",
 ];
 /// Maximum number of files in an import cycle.

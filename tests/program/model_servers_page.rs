@@ -2,16 +2,16 @@
 
 use std::fmt::Write as _;
 
-use wva_scaling::servers::ServerSignal::{
+use wva_objects::servers::ServerSignal::{
     Awake, BlockTokens, CacheBlocks, CacheConfig, CacheTokens, CachedTokens, Completed, FirstToken,
     GeneratedTokens, InputCount, InputSum, KvUsage, NoRequestYet, OutputCount, OutputSum, PrefillTime,
     PrefixHits, PrefixLookups, PromptTokens, Refused, Running, TokenGap, Waiting,
 };
-use wva_scaling::servers::{MODEL_SERVERS, ModelServer, ServerSignal};
+use wva_objects::servers::{MODEL_SERVERS, ModelServer, ServerSignal};
 
 const HEAD: &str = "# Model servers
 
-<!-- Written by `make generate` from the table of model servers (controller/scaling/src/servers/table.rs): change it
+<!-- Written by `make generate` from the table of model servers (objects/src/servers/table.rs): change it
      there, or the text around it in tests/program/model_servers_page.rs. -->
 
 This page tells you which metrics wva reads from each model server, and what works with it.

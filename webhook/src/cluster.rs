@@ -3,7 +3,8 @@
 mod index;
 
 use serde_json::Value;
-use wva_rules::{MapRole, MetricReader, NamespaceState, OtherVariant, Target};
+use wva_objects::{MetricReader, Target};
+use wva_rules::{MapRole, NamespaceState, OtherVariant};
 
 pub use index::{Index, Key, autoscaler_index, scaled_object_index, variant_index};
 

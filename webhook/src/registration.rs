@@ -198,7 +198,7 @@ impl Registrar {
             if let Err(error) = &outcome {
                 tracing::warn!(
                     kind = configuration.kind(),
-                    error = wva_crds::text::causes(error),
+                    error = wva_runtime::text::causes(error),
                     retry_in = ?wait,
                     "Admission webhooks not registered; retrying"
                 );

@@ -11,8 +11,9 @@ use prometheus::Registry;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use wva_crds::names::{GROUP, KIND};
+use wva_objects::Target;
 use wva_rules::{
-    Facts, InstancePolicy, InstanceScope, MapNames, Operation, Running, Target, Verdict, mutate, validate,
+    Facts, InstancePolicy, InstanceScope, MapNames, Operation, Running, Verdict, mutate, validate,
 };
 use wva_runtime::spans;
 

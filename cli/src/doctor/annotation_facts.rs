@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use wva_rules::is_annotated;
+use wva_objects::is_annotated;
 
 use super::unreadable::UnreadableKind;
 use crate::cluster::{Cluster, VARIANTS, items, text};

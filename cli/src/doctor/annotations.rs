@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::Value;
-use wva_controller::{
-    AnnotatedAutoscaler, AnnotationVerdict, Autoscaler, AutoscalerKind, Variant, replaced_message,
-};
 use wva_crds::names::{INSTANCE_LABEL, MANAGED_ANNOTATION};
-use wva_rules::is_annotated;
+use wva_objects::autoscaler::{Autoscaler, AutoscalerKind};
+use wva_objects::is_annotated;
+use wva_rules::{AnnotatedAutoscaler, AnnotationVerdict, ExistingVariant, replaced_message};
 
 use super::annotation_facts::REFUSED;
 use super::chain::Finding;
@@ -38,11 +37,12 @@ pub(super) fn check_annotations(facts: &Facts) -> Vec<Finding> {
         .then(|| controllers.iter().any(|c| !c.is_llm_d_wva && c.reads_annotations));
     let objects = facts.autoscalers.iter().chain(&facts.scaled_objects).filter(|o| is_annotated(o));
     let annotated: Vec<Annotated<'_>> = objects.filter_map(|object| Annotated::new(facts, object)).collect();
-    let variants: Vec<Arc<Variant>> = facts.annotations.variants.iter().filter_map(read_variant).collect();
+    let variants: Vec<ExistingVariant> =
+        facts.annotations.variants.iter().filter_map(ExistingVariant::read).collect();
     let (mut findings, mut done, mut unused) = (Vec::new(), 0, Vec::new());
     for one in &annotated {
         let verdict = one.judge(&annotated, &variants);
-        let own = variants.iter().find(|v| one.autoscaler.owns(v));
+        let own = variants.iter().find(|v| one.autoscaler.owns(&v.namespace, v.origin.as_ref()));
         match (verdict, own) {
             (AnnotationVerdict::Replaced(by), _) => {
                 findings.push(Finding::fine(format!("{one}: {}", replaced_message(&by))));
@@ -87,25 +87,21 @@ impl<'a> Annotated<'a> {
     /// `None` in an excluded namespace.
     fn new(facts: &Facts, object: &'a Value) -> Option<Self> {
         let namespace = text(object, "/metadata/namespace");
-        let autoscaler = if text(object, "/kind") == SCALED_OBJECTS.kind {
-            Autoscaler::from_scaled_object(&serde_json::from_value(object.clone()).ok()?)
-        } else {
-            Autoscaler::from_hpa(&serde_json::from_value(object.clone()).ok()?)
-        };
+        let autoscaler = Autoscaler::from_object(object)?;
         let of_namespace = facts.namespaces.iter().find(|n| id(n).name == namespace);
         let instance = of_namespace.and_then(|n| entry(n, "/metadata/labels", INSTANCE_LABEL));
         let autoscaler = AnnotatedAutoscaler::new(namespace, &Arc::new(autoscaler), instance)?;
         (!is_excluded(&facts.namespaces, namespace)).then_some(Self { object, autoscaler })
     }
 
-    fn judge(&self, all: &[Self], variants: &[Arc<Variant>]) -> AnnotationVerdict {
+    fn judge(&self, all: &[Self], variants: &[ExistingVariant]) -> AnnotationVerdict {
         let namespace = &self.autoscaler.namespace;
         let same = |other: &&Self| {
             other.autoscaler.namespace == *namespace
                 && other.autoscaler.instance() == self.autoscaler.instance()
         };
         let all: Vec<_> = all.iter().filter(same).map(|other| other.autoscaler.clone()).collect();
-        let variants: Vec<_> = variants.iter().filter(|v| v.namespace() == namespace).cloned().collect();
+        let variants: Vec<_> = variants.iter().filter(|v| v.namespace == *namespace).cloned().collect();
         self.autoscaler.judge(&all, &variants)
     }
 
@@ -162,8 +158,4 @@ impl std::fmt::Display for Annotated<'_> {
         let kind = name.kind.api().1;
         write!(f, "{kind} {}/{}", self.autoscaler.namespace, name.name)
     }
-}
-
-fn read_variant(object: &Value) -> Option<Arc<Variant>> {
-    Some(Arc::new(Variant::read(&serde_json::from_value(object.clone()).ok()?)))
 }

@@ -11,9 +11,9 @@ use kube::core::Selector;
 use serde_json::Value;
 use wva_crds::names::is_desired_replicas;
 use wva_crds::picker_report::PickerReport;
-use wva_crds::text::without_code;
+use wva_objects::servers::{ServerSignal, server_metrics};
 use wva_rules::KubernetesVersion;
-use wva_scaling::servers::{ServerSignal, server_metrics};
+use wva_runtime::text::without_code;
 use wva_scaling::{Decision, Outcome, decide};
 
 use super::annotation_facts::AnnotationFacts;
@@ -144,9 +144,7 @@ impl Facts {
             claim_templates: read_claim_templates(cluster, &mut unreadable).await,
             kubernetes: cluster.kubernetes_version().await,
             api_service: get_api_service(cluster, &mut unreadable).await,
-            missing_crd_fields: wva_controller::missing_fields(&cluster.client)
-                .await
-                .map_err(|e| e.to_string()),
+            missing_crd_fields: cluster.missing_crd_fields().await.map_err(|e| e.to_string()),
             series: OptionFuture::from(prometheus.as_ref().map(query_series)).await,
             unreadable,
         })

@@ -9,7 +9,8 @@ use serde_json::Value;
 use wva_crds::ConditionType;
 use wva_crds::intent::Mode;
 use wva_crds::picker_report::PickerReport;
-use wva_rules::{Owner, Target};
+use wva_objects::Target;
+use wva_rules::Owner;
 use wva_scaling::{Decision, snapshot};
 
 use super::facts::Facts;

@@ -108,7 +108,7 @@ struct Sender {
 impl Sender {
     async fn send(&self) -> Result<f64, String> {
         let started = Instant::now();
-        let failed = |error: reqwest::Error| wva_crds::text::causes(&error.without_url());
+        let failed = |error: reqwest::Error| wva_runtime::text::causes(&error.without_url());
         let response = self.client.post(&self.url).json(&self.body).send().await.map_err(failed)?;
         let status = response.status();
         let text = response.text().await.map_err(failed)?;

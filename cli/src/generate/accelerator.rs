@@ -2,14 +2,14 @@
 
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::Value;
-use wva_crds::hardware::{accelerator_key, normalize_accelerator, product_labels};
 use wva_crds::names::ACCELERATOR_LABEL;
+use wva_objects::hardware::{accelerator_key, normalize_accelerator, product_labels};
+use wva_objects::template::NodeRequirements;
 
 use super::command_line::flag_value;
 use super::guess::Guess;
 use super::server::runs_sglang;
 use super::workload::Workload;
-use crate::gpus::{ClaimTemplates, GpuRequests};
 
 const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 /// Beginnings of instance types of AWS and Google Cloud.
@@ -44,7 +44,7 @@ pub(super) fn find_accelerator(workload: &Workload) -> (Option<Guess>, Vec<Strin
         let source = format!("from the label {ACCELERATOR_LABEL} of the workload");
         return (Some(Guess::new(name.to_owned(), source)), Vec::new());
     }
-    let required = required_labels(&workload.server);
+    let required = required_labels(&workload.replica.leader);
     let nodes: Vec<NodeLabel<'_>> = workload.nodes.iter().flat_map(labels_of_node).collect();
     let products: Vec<&str> = product_labels().collect();
     for keys in [&products[..], &[INSTANCE_TYPE]] {
@@ -62,7 +62,8 @@ pub(super) fn find_accelerator(workload: &Workload) -> (Option<Guess>, Vec<Strin
 /// Whether the pod template names the accelerator.
 pub(super) fn is_in_template(workload: &Workload) -> bool {
     workload.label(ACCELERATOR_LABEL).is_some()
-        || choose(&required_labels(&workload.server), &product_labels().collect::<Vec<_>>(), "").is_some()
+        || choose(&required_labels(&workload.replica.leader), &product_labels().collect::<Vec<_>>(), "")
+            .is_some()
 }
 
 /// Accelerator by the first key with a value, and a note if there are several.
@@ -101,33 +102,17 @@ fn short_name(name: String) -> String {
 
 /// By the node selector and the required node affinity.
 fn required_labels(pod: &PodSpec) -> Vec<NodeLabel<'_>> {
-    let selector = pod.node_selector.iter().flatten();
-    let mut labels: Vec<NodeLabel<'_>> = selector.map(|(key, value)| NodeLabel { key, value }).collect();
-    let affinity = pod.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
-    let required =
-        affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
-    for term in required.into_iter().flat_map(|required| &required.node_selector_terms) {
-        for expression in term.match_expressions.iter().flatten().filter(|e| e.operator == "In") {
-            let values = expression.values.iter().flatten();
-            labels.extend(values.map(|value| NodeLabel { key: &expression.key, value }));
-        }
-    }
-    labels
+    let NodeRequirements { selector, alternatives } = NodeRequirements::new(pod);
+    let all = selector.into_iter().chain(alternatives.into_iter().flatten());
+    all.flat_map(|required| {
+        required.values.into_iter().map(move |value| NodeLabel { key: required.label, value })
+    })
+    .collect()
 }
 
 fn labels_of_node(labels: &Value) -> impl Iterator<Item = NodeLabel<'_>> {
     let labels = labels.as_object().into_iter().flatten();
     labels.filter_map(|(key, value)| Some(NodeLabel { key, value: value.as_str()? }))
-}
-
-/// GPUs of all pods of a replica.
-pub(super) fn gpus_per_replica(workload: &Workload, templates: &ClaimTemplates) -> GpuRequests {
-    let mut requests = GpuRequests::default();
-    requests.add(&workload.server, 1, &workload.namespace, templates);
-    if let Some((worker, count)) = &workload.workers {
-        requests.add(worker, *count, &workload.namespace, templates);
-    }
-    requests
 }
 
 /// Note if vLLM's parallelism and the GPUs of a replica differ.

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use wva_crds::names::{DESIRED_REPLICAS_METRIC, reads_desired_replicas};
-use wva_rules::{KubernetesVersion, Target};
+use wva_objects::Target;
+use wva_rules::KubernetesVersion;
 
 use super::guess::Guess;
 use super::workload::Workload;

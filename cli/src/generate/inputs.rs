@@ -7,7 +7,8 @@ use clap::ArgMatches;
 use serde_json::Value;
 use wva_crds::names::KIND;
 use wva_crds::text::{nearest, quote};
-use wva_rules::{KubernetesVersion, api_group};
+use wva_objects::api_group;
+use wva_rules::KubernetesVersion;
 
 use super::accelerator::is_in_template;
 use super::kserve;

@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::core::v1::Container;
 use serde_json::Value;
-use wva_rules::{Target, api_group};
+use wva_objects::{Target, Workers, api_group};
 
 use super::workload::{INFERENCE_SERVICE, KSERVE, LLM_INFERENCE_SERVICE, Workload, annotation, pod_spec};
 use crate::cluster::{LEADER_WORKER_SETS, Resource, number, text};
@@ -46,10 +46,11 @@ fn llm_inference_service(source: &SourceObject, path: &str, suffix: &str) -> Res
     };
     let mut workload = Workload::without_pods(source, target);
     if let Some(template) = part.get("template") {
-        workload.server = pod_spec(Some(template))?;
+        workload.replica.leader = pod_spec(Some(template))?;
     }
     if has_workers {
-        workload.workers = Some((pod_spec(part.get("worker"))?, group_size(part).saturating_sub(1)));
+        let (pod, count) = (pod_spec(part.get("worker"))?, group_size(part).saturating_sub(1));
+        workload.replica.workers = Some(Workers { pod, count });
     }
     workload.replicas = number(part, "/replicas").unwrap_or(1);
     let declared = text(object, "/spec/model/name");
@@ -85,11 +86,15 @@ fn inference_service(source: &SourceObject) -> Result<Workload, String> {
     let name = text(object, "/metadata/name");
     let predictor = object.pointer("/spec/predictor").unwrap_or(&Value::Null);
     let mut workload = Workload::without_pods(source, deployment(format!("{name}-predictor")));
-    workload.server = pod_spec(Some(predictor))?;
+    workload.replica.leader = pod_spec(Some(predictor))?;
     if let Some(model) = predictor.get("model") {
         let container: Container =
             serde_json::from_value(model.clone()).map_err(|error| format!("invalid predictor: {error}"))?;
-        workload.server.containers.push(Container { name: "kserve-container".to_owned(), ..container });
+        workload
+            .replica
+            .leader
+            .containers
+            .push(Container { name: "kserve-container".to_owned(), ..container });
         let source = "from metadata.name, the default of KServe's --model_name";
         workload.declared_model = Some((name.to_owned(), source.to_owned()));
     }

@@ -1,16 +1,17 @@
 //! The objects for one workload.
 
 use serde_json::{Value, json};
-use wva_crds::hardware::Gpus;
 use wva_crds::intent::stated_accelerator;
 use wva_crds::names::{
     ACCELERATOR_LABEL, DESIRED_REPLICAS_METRIC, GROUP, KIND, VERSION, is_desired_replicas,
 };
 use wva_crds::settings::without_password;
 use wva_crds::text::quote;
-use wva_rules::{Facts, OtherVariant, Severity, Target, apply_defaults, validate};
+use wva_objects::Target;
+use wva_objects::hardware::Gpus;
+use wva_rules::{Facts, OtherVariant, Severity, apply_defaults, validate};
 
-use super::accelerator::{check_parallelism, find_accelerator, gpus_per_replica};
+use super::accelerator::{check_parallelism, find_accelerator};
 use super::autoscaler::{
     AutoscalerKind, AutoscalerPlan, ExistingAutoscaler, Tolerance, find_bounds, find_prometheus,
 };
@@ -46,7 +47,7 @@ fn plan_variant(
     options: &Options,
     notes: &mut Vec<String>,
 ) -> Result<Document, String> {
-    let server = Server::find(&workload.server);
+    let server = Server::find(&workload.replica.leader);
     if server.is_none() && workload.declared_model.is_none() && options.model_id.is_none() {
         return Err(no_server(workload));
     }
@@ -56,7 +57,7 @@ fn plan_variant(
     check_new_name(existing, options)?;
     let model = choose_model(workload, server.as_ref(), existing, options, notes)?;
     let accelerator = choose_accelerator(workload, existing, options, notes);
-    let requests = gpus_per_replica(workload, &inputs.claim_templates);
+    let requests = GpuRequests::new(&workload.replica, &workload.namespace, &inputs.claim_templates);
     let gpus = requests.total();
     let cost = choose_cost(gpus, existing, options);
     notes.extend(check_gpus(workload, &requests));
@@ -91,14 +92,14 @@ fn check_gpus(workload: &Workload, requests: &GpuRequests) -> Option<String> {
     if requests.total() == 0 {
         return Some("the pods request no GPUs: the limiter cannot count them".to_owned());
     }
-    let gpus = Gpus::for_pod(&workload.server);
+    let gpus = Gpus::for_pod(&workload.replica.leader);
     let part = gpus.partition()?;
     Some(format!("the pods request {part}, a part of a GPU: the limiter counts the parts; check variantCost"))
 }
 
 fn no_server(workload: &Workload) -> String {
     let names: Vec<&str> =
-        workload.server.containers.iter().map(|container| container.name.as_str()).collect();
+        workload.replica.leader.containers.iter().map(|container| container.name.as_str()).collect();
     let containers = if names.is_empty() { "no container".to_owned() } else { names.join(", ") };
     format!("no container runs vLLM or names a model ({containers}); if one does, set --model-id")
 }

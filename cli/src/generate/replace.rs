@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use wva_crds::names::KIND;
-use wva_rules::{KubernetesVersion, Target};
+use wva_objects::Target;
+use wva_rules::KubernetesVersion;
 
 use super::autoscaler::AutoscalerKind;
 use super::inputs::Inputs;

@@ -2,6 +2,7 @@
 
 use super::autoscaler::AutoscalerKind;
 use super::*;
+use crate::gpus::GpuRequests;
 use crate::validate::SourceObject;
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/generate");
@@ -241,13 +242,13 @@ fn counts_the_accelerators_of_every_vendor() {
         ("amd.com/gpu", "beta.amd.com/gpu.product-name"),
     ] {
         let mut inputs = read("vllm-args", None).unwrap();
-        inputs.workloads[0].server = serde_json::from_value(serde_json::json!({
+        inputs.workloads[0].replica.leader = serde_json::from_value(serde_json::json!({
             "nodeSelector": {label: "card-1"},
             "containers": [{"name": "vllm", "image": "vllm", "args": ["--model=m"], "resources": {"limits": {resource: "2"}}}],
         }))
         .unwrap();
         let workload = &inputs.workloads[0];
-        let requests = accelerator::gpus_per_replica(workload, &inputs.claim_templates);
+        let requests = GpuRequests::new(&workload.replica, &workload.namespace, &inputs.claim_templates);
         assert_eq!(requests.total(), 2, "{resource}");
         assert_eq!(
             accelerator::find_accelerator(workload).0.unwrap().value.to_lowercase(),
@@ -379,7 +380,7 @@ fn files_without_model_servers_are_a_problem() {
 fn accelerator_comes_from_nodes_if_the_pods_name_none() {
     let mut inputs = read("vllm-args", None).unwrap();
     let workload = &mut inputs.workloads[0];
-    workload.server.node_selector = None;
+    workload.replica.leader.node_selector = None;
     assert!(!accelerator::is_in_template(workload));
     workload.nodes = vec![serde_json::json!({"nvidia.com/gpu.product": "NVIDIA-B200", "zone": "a"})];
     let (guess, notes) = accelerator::find_accelerator(workload);

@@ -2,9 +2,9 @@
 
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::Value;
-use wva_rules::{Target, api_group};
+use wva_objects::{ReplicaTemplate, Target, api_group};
 
-use crate::cluster::{LEADER_WORKER_SETS, entry, items, number, text};
+use crate::cluster::{LEADER_WORKER_SETS, entry, items, text};
 use crate::validate::SourceObject;
 use crate::workloads::spec_replicas;
 
@@ -13,12 +13,10 @@ pub(super) struct Workload {
     pub(super) place: String,
     pub(super) namespace: String,
     pub(super) target: Target,
-    /// Maps of labels: of the pods, then of the object.
-    pub(super) labels: [Value; 2],
-    /// Pod that answers requests; of a LeaderWorkerSet the leader.
-    pub(super) server: PodSpec,
-    /// Pod and number of the workers of a replica.
-    pub(super) workers: Option<(PodSpec, u64)>,
+    /// Labels of the object.
+    pub(super) labels: Value,
+    /// Its pods. The leader answers requests.
+    pub(super) replica: ReplicaTemplate,
     pub(super) replicas: u64,
     /// Least and most replicas that KServe's object sets.
     pub(super) bounds: [Option<u64>; 2],
@@ -41,12 +39,7 @@ impl Workload {
         };
         let mut workload = Self::without_pods(source, target);
         workload.replicas = spec_replicas(object);
-        let (server, workers) = templates(object);
-        workload.server = pod_spec(server.pointer("/spec"))?;
-        workload.labels[0] = server.pointer("/metadata/labels").cloned().unwrap_or_default();
-        if let Some((template, count)) = workers {
-            workload.workers = Some((pod_spec(template.pointer("/spec"))?, count));
-        }
+        workload.replica = ReplicaTemplate::from_workload(object).map_err(|error| error.to_string())?;
         workload.notes.extend(owner_note(object));
         Ok(workload)
     }
@@ -56,9 +49,8 @@ impl Workload {
             place: source.place.clone(),
             namespace: source.namespace.clone(),
             target,
-            labels: [Value::Null, source.object.pointer("/metadata/labels").cloned().unwrap_or_default()],
-            server: PodSpec::default(),
-            workers: None,
+            labels: source.object.pointer("/metadata/labels").cloned().unwrap_or_default(),
+            replica: ReplicaTemplate::default(),
             replicas: 1,
             bounds: [None, None],
             declared_model: None,
@@ -74,25 +66,14 @@ impl Workload {
 
     /// Label of the pods, else of the object.
     pub(super) fn label(&self, key: &str) -> Option<&str> {
-        self.labels.iter().find_map(|labels| labels.get(key)?.as_str())
+        let of_pods = self.replica.labels.get(key).map(String::as_str);
+        of_pods.or_else(|| self.labels.get(key)?.as_str())
     }
 
     pub(super) fn is_target_of(&self, namespace: &str, object: &Value) -> bool {
         namespace == self.namespace
             && Target::from_object(object).is_some_and(|target| target.is_same_object(&self.target))
     }
-}
-
-/// Template of the server, and template and number of the workers.
-fn templates(object: &Value) -> (&Value, Option<(&Value, u64)>) {
-    let template = |pointer| object.pointer(pointer).unwrap_or(&Value::Null);
-    if api_group(text(object, "/apiVersion")) != LEADER_WORKER_SETS.group {
-        return (template("/spec/template"), None);
-    }
-    let worker = template("/spec/leaderWorkerTemplate/workerTemplate");
-    let leader = object.pointer("/spec/leaderWorkerTemplate/leaderTemplate").unwrap_or(worker);
-    let size = number(object, "/spec/leaderWorkerTemplate/size").unwrap_or(1);
-    (leader, Some((worker, size.saturating_sub(1))))
 }
 
 /// # Errors

@@ -6,7 +6,7 @@ use wva_crds::names::{
     ACCELERATOR_LABEL, DESIRED_REPLICAS_METRIC, INSTANCE_LABEL, MANAGED_ANNOTATION, MODEL_ANNOTATION,
     VARIANT_COST_ANNOTATION,
 };
-use wva_rules::{AnnotatedVariant, MetricSelection};
+use wva_objects::{AnnotatedVariant, MetricSelection};
 
 use super::objects::{object, user_metadata};
 use super::variant::Conversion;

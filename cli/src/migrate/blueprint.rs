@@ -3,7 +3,8 @@
 
 use serde_json::Value;
 use wva_crds::names::reads_desired_replicas;
-use wva_rules::{KubernetesVersion, Target, label_in_query};
+use wva_objects::{Target, label_in_query};
+use wva_rules::KubernetesVersion;
 
 use super::entry::{Entry, objectives};
 use super::variant::Conversion;

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 use wva_crds::names::{KIND, SATURATION_MAP_NAMES, SCALE_TO_ZERO_MAP_NAMES};
-use wva_rules::{MapNames, MapRole, MapScope, is_annotated};
+use wva_objects::is_annotated;
+use wva_rules::{MapNames, MapRole, MapScope};
 
 use super::destination::Destination;
 use crate::cluster::text;

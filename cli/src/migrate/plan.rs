@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use wva_crds::VariantMode;
 use wva_crds::intent::{Mode, stated_accelerator};
 use wva_crds::names::{ACCELERATOR_LABEL, KIND, MODE_ANNOTATION};
-use wva_rules::{Facts, OtherVariant, Severity, Target, apply_defaults, is_annotated, validate};
+use wva_objects::{Target, WorkloadKey, is_annotated};
+use wva_rules::{Facts, OtherVariant, Severity, apply_defaults, validate};
 
 use super::blueprint::{self, BlueprintConversion};
 use super::entry::Entries;
@@ -19,7 +20,7 @@ use super::variant::{self, Conversion};
 use super::{autoscaler, maps};
 use crate::cluster::text;
 use crate::validate::SourceObject;
-use crate::workloads::{WorkloadKey, WorkloadLookup, Workloads, accelerator};
+use crate::workloads::{WorkloadLookup, Workloads, accelerator};
 
 #[derive(Debug, Default)]
 pub(super) struct Plan {
@@ -113,7 +114,7 @@ fn add_annotated(
     plan.read += 1;
     // The variant exists already.
     if Target::from_object(&source.object)
-        .is_some_and(|target| targets.contains(&WorkloadKey::new(&source.namespace, &target)))
+        .is_some_and(|target| targets.contains(&WorkloadKey::for_target(&source.namespace, &target)))
     {
         plan.unchanged += 1;
         return;
@@ -131,7 +132,8 @@ impl Draft {
     }
 
     fn target(&self) -> Option<WorkloadKey> {
-        Target::from_object(&self.conversion.object).map(|target| WorkloadKey::new(&self.namespace, &target))
+        Target::from_object(&self.conversion.object)
+            .map(|target| WorkloadKey::for_target(&self.namespace, &target))
     }
 }
 

@@ -6,12 +6,13 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use wva_controller::{MAX_TARGET_AGE, detect_orphan};
 use wva_crds::ConditionType;
-use wva_rules::Target;
+use wva_objects::Target;
+use wva_objects::orphan::detect_orphan;
+use wva_objects::servers::{PodGroup, ServingPods};
+use wva_objects::status::MAX_TARGET_AGE;
 use wva_scaling::Snapshot;
 use wva_scaling::resolve::{Entries, Saturation};
-use wva_scaling::servers::{PodGroup, ServingPods};
 use wva_scaling::snapshot::{Attainment, Inventory, Model, Variant, WindowShares, percent};
 
 use crate::cluster::{self, ObjectId, elapsed_since, id, is_excluded, number, target_age, text};

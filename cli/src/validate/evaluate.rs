@@ -7,15 +7,15 @@ use serde_json::Value;
 use wva_crds::names::{GROUP, KIND};
 use wva_crds::settings::is_name;
 use wva_crds::text::{FOUND_CHARS, quote, shorten};
+use wva_objects::{MetricReader, Target, WorkloadKey, api_group};
 use wva_rules::{
-    AutoscalerFacts, Facts, Kind, KubernetesVersion, MapFacts, MapRole, MapScope, MetricReader, Operation,
-    OtherVariant, RULES, Severity, Target, Violation, api_group, apply_defaults, model_with_own_cost,
-    validate, validate_autoscaler, validate_map,
+    AutoscalerFacts, Facts, Kind, KubernetesVersion, MapFacts, MapRole, MapScope, Operation, OtherVariant,
+    RULES, Severity, Violation, apply_defaults, model_with_own_cost, validate, validate_autoscaler,
+    validate_map,
 };
 
 use super::maps::InstallNames;
 use super::objects::Object;
-use crate::workloads::WorkloadKey;
 
 /// The file cannot be read as objects, or the API server would refuse them.
 pub(super) const FILE_CODE: &str = "WVA-FILE-001";
@@ -171,13 +171,16 @@ impl<'a> ObjectIndex<'a> {
         let (namespace, value) = (object.namespace.as_str(), &object.value);
         let mut add_reader = |reader: Option<(Target, MetricReader)>| {
             if let Some((target, reader)) = reader {
-                self.readers.entry(WorkloadKey::new(namespace, &target)).or_default().push(reader);
+                self.readers.entry(WorkloadKey::for_target(namespace, &target)).or_default().push(reader);
             }
         };
         match relevant_kind(&object.api_version, &object.kind) {
             Some(RelevantKind::Variant) => {
                 if let Some(other) = OtherVariant::from_object(value) {
-                    self.variants.entry(WorkloadKey::new(namespace, &other.target)).or_default().push(other);
+                    self.variants
+                        .entry(WorkloadKey::for_target(namespace, &other.target))
+                        .or_default()
+                        .push(other);
                 }
                 if let Some(model) = model_with_own_cost(value) {
                     self.costs.entry((namespace, model)).or_default().push(&object.name);
@@ -202,8 +205,8 @@ impl<'a> ObjectIndex<'a> {
 
     fn evaluate_variant(&self, object: &Object) -> Vec<Violation> {
         let old = self.before.get(&key(object)).copied();
-        let target =
-            Target::from_object(&object.value).map(|target| WorkloadKey::new(&object.namespace, &target));
+        let target = Target::from_object(&object.value)
+            .map(|target| WorkloadKey::for_target(&object.namespace, &target));
         let model = object.value.pointer("/spec/modelID").and_then(Value::as_str);
         let with_cost = model.and_then(|model| self.costs.get(&(object.namespace.as_str(), model)));
         let facts = Facts {

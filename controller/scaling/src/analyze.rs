@@ -3,18 +3,13 @@
 
 mod at_router;
 mod by_role;
-mod engine_args;
 mod growth;
 mod percentage;
-mod shell_words;
 mod step_limits;
 mod throughput;
 mod token;
 
 use self::at_router::LoadAtRouter;
-pub(crate) use self::engine_args::has_config_file;
-pub use self::engine_args::{RELEASE, engine_arguments};
-pub use self::shell_words::split_shell_words;
 pub(crate) use self::throughput::{reserve_estimate, speed_estimate};
 pub(crate) use self::token::OBSERVATIONS;
 use crate::draft::Draft;

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::reason::{Activity, FallbackSource, Reason, WaitingReplicas};
 use crate::resolve::DroppedLayer;
-use crate::servers::ServerKind;
 use crate::snapshot::{AnalyzerName, Attainment, Mode, RouterLoad, WakeObstacle};
+use wva_objects::servers::ServerKind;
 
 pub use bounds::Bounds;
 pub use next_state::{NextState, VariantState};

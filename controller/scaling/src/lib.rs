@@ -15,7 +15,6 @@ pub mod decision;
 pub mod reason;
 mod replica_state;
 pub mod resolve;
-pub mod servers;
 pub mod snapshot;
 pub mod trace;
 pub mod units;
@@ -24,7 +23,6 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use analyze::{RELEASE as ENGINE_RELEASE, engine_arguments, split_shell_words};
 pub use decision::{
     Action, Bounds, Decision, MainSignal, NextState, Outcome, Shadow, SignalGaps, Stage, Step, VariantKey,
     VariantState, Warning,

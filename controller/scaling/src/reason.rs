@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::servers::ServerKind;
+use wva_objects::servers::ServerKind;
 
 pub use self::activity::Activity;
 pub(crate) use self::budget::{BetterModel, quota_budget};

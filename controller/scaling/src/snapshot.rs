@@ -34,8 +34,10 @@ pub use work::{
 };
 pub use wva_crds::entries::{AnalyzerName, Priority, SaturationEntry, ScaleToZeroEntry, WarmSpare};
 pub use wva_crds::intent::{Mode, ModeError};
+pub use wva_objects::limits::HpaTolerance;
 
-use crate::servers::PodGroup;
+use wva_objects::servers::PodGroup;
+
 use crate::units::{Amount, Cost, cost_schema};
 
 /// Input of one cycle. The order of its lists has no meaning.
@@ -352,21 +354,4 @@ fn is_zero_count(count: &u32) -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
 fn is_one(count: &GpuCount) -> bool {
     *count == GpuCount::default()
-}
-
-/// Relative change of replicas that an HPA ignores, inclusive.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct HpaTolerance {
-    /// `behavior.scaleUp.tolerance`. Default: 0.1.
-    pub up: Amount,
-    /// `behavior.scaleDown.tolerance`. Default: 0.1.
-    pub down: Amount,
-}
-
-impl Default for HpaTolerance {
-    /// Default of `--horizontal-pod-autoscaler-tolerance` of Kubernetes.
-    fn default() -> Self {
-        Self { up: Amount::constant(0.1), down: Amount::constant(0.1) }
-    }
 }

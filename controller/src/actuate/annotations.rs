@@ -12,18 +12,18 @@ use futures::{StreamExt, stream};
 use kube::Client;
 use serde_json::Value;
 use tokio::time::Instant;
+use wva_objects::autoscaler::AutoscalerName;
+use wva_rules::{AnnotatedAutoscaler, AnnotationVerdict, ExistingVariant};
 use wva_runtime::Backoff;
 use wva_scaling::VariantKey;
 
 use self::reports::Reports;
 use self::write::{Change, VariantWriter, WriteError};
 use crate::model::published::Reader;
-use crate::observe::annotations::{
-    AnnotatedAutoscaler, AnnotationVerdict, abandoned_variants, annotated_autoscalers,
-};
+use crate::observe::annotations::{abandoned_variants, annotated_autoscalers};
 use crate::observe::variants::Ownership;
+use crate::observe::watches::Watches;
 use crate::observe::watches::variant::Variant;
-use crate::observe::watches::{AutoscalerName, Watches};
 use crate::publish::events::EventReporter;
 
 /// Writes after one publication; the next ones follow after the next.
@@ -123,9 +123,13 @@ impl AnnotationSync {
         let mut planned = Vec::new();
         for all in annotated.chunk_by(|a, b| a.namespace == b.namespace) {
             let variants = self.watches.variants.values_in(&all[0].namespace);
+            let existing: Vec<ExistingVariant> = variants.iter().map(|v| v.to_existing()).collect();
+            let owns = |autoscaler: &AnnotatedAutoscaler, v: &Variant| {
+                autoscaler.owns(&v.key.namespace, v.origin.as_deref())
+            };
             planned.extend(all.iter().filter(|a| !a.is_terminating()).map(|autoscaler| Planned {
-                verdict: autoscaler.judge(all, &variants),
-                own: variants.iter().filter(|v| autoscaler.owns(v)).cloned().collect(),
+                verdict: autoscaler.judge(all, &existing),
+                own: variants.iter().filter(|v| owns(autoscaler, v)).cloned().collect(),
                 autoscaler: autoscaler.clone(),
             }));
         }

@@ -10,10 +10,10 @@ use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client};
-use wva_scaling::servers::{MODEL_SERVERS, ServerMetric, ServerSignal, server_metrics, server_series};
+use wva_objects::metrics_ports::{MetricsPort, metrics_ports, with_ranks};
+use wva_objects::servers::{MODEL_SERVERS, ServerMetric, ServerSignal, server_metrics, server_series};
 
 use crate::collect::page::{self, OF_SERVER, PageBudget, PageError, PageReader};
-use crate::observe::metrics_ports::{MetricsPort, metrics_ports, with_ranks};
 
 /// Limit for all queries. Requests that arrive meanwhile are not seen.
 const TIMEOUT: Duration = Duration::from_millis(1500);

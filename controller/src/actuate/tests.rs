@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
 use wva_fakes::{FakeApi, Method, Reply, Request};
+use wva_objects::metrics_ports::MetricsPort;
 use wva_runtime::leadership::Leadership;
 
 use super::*;
-use crate::observe::metrics_ports::MetricsPort;
 
 const PODS: &str = "/api/v1/namespaces/ns/pods";
 const SCALE: &str = "/apis/apps/v1/namespaces/ns/deployments/d/scale";

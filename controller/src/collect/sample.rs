@@ -11,10 +11,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use wva_runtime::prometheus::QueryError;
 use wva_scaling::snapshot::{MetricsAge, RouterLoad, SchedulerQueue};
 
 use super::filter::PodName;
-use super::prometheus::QueryError;
 use super::scope::Scope;
 use super::signals::{
     CachePod, CacheRow, CompletedRow, EngineCaches, PodModel, Query, QueueKey, Retention, Rows,

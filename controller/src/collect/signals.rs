@@ -9,7 +9,7 @@ mod selector;
 use std::fmt;
 use std::time::Duration;
 
-use wva_scaling::servers::ServerSignal as Server;
+use wva_objects::servers::ServerSignal as Server;
 
 use self::selector::{Selector, any_signal};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wva_crds::GoDuration;
-use wva_scaling::servers::ServerSignal;
+use wva_objects::servers::ServerSignal;
 use wva_scaling::snapshot::WorkSample;
 use wva_scaling::units::Amount;
 

@@ -8,6 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use wva_objects::WorkloadKey;
+use wva_objects::autoscaler::Direction;
+use wva_objects::limits::Limits;
+use wva_objects::signal::declared_obstacle;
 use wva_runtime::age;
 use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::{
@@ -26,11 +30,10 @@ use crate::collect::sample::Samples;
 use crate::cycle::evidence::Evidence;
 use crate::cycle::follow::FollowState;
 use crate::cycle::memory::{Memory, VariantMemory};
-use crate::model::keys::{ModelKey, PodKey, Replicas, WorkloadKey};
-use crate::model::limits::Limits;
+use crate::model::keys::{ModelKey, PodKey, Replicas};
 use crate::model::moment::{Moment, truncate_to_millis};
+use crate::observe::autoscaler_index::AutoscalerIndex;
 use crate::observe::pods::{self, UnreadyPods, WorkloadPod};
-use crate::observe::signal::{AutoscalerIndex, declared_obstacles};
 use crate::observe::variants::ManagedVariant;
 use crate::observe::watches::variant::ParsedSpec;
 use crate::observe::watches::{Watches, Workload};
@@ -149,9 +152,13 @@ impl ScaledBy<'_> {
         if current == 0 && !self.limits.get(key).is_some_and(|limits| limits.scales_to_zero) {
             return ScaleObstacles::default();
         }
-        let declared = declared_obstacles(&self.autoscalers.of(key), at.wall);
+        let autoscalers = self.autoscalers.of(key);
+        let declared = |direction| declared_obstacle(&autoscalers, direction, at.wall);
         let judged = follow.obstacles();
-        ScaleObstacles { up: declared.up.or(judged.up), down: declared.down.or(judged.down) }
+        ScaleObstacles {
+            up: declared(Direction::Up).or(judged.up),
+            down: declared(Direction::Down).or(judged.down),
+        }
     }
 }
 

@@ -27,15 +27,15 @@ use schedule::{Event, Schedule};
 use state::State;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
+use wva_objects::signal::MetricsApi;
 use wva_runtime::{Availability, SyncStatus};
 
+use crate::collect::PrometheusSource;
 use crate::collect::picker::Pickers;
-use crate::collect::prometheus::Prometheus;
 use crate::collect::telemetry::Telemetry;
 use crate::config::{ConfigMaps, ConfigReloads};
 use crate::model::published::Published;
 use crate::model::refusals::Refusals;
-use crate::observe::signal::MetricsApi;
 use crate::observe::variants::{self as observed, ManagedVariant, Ownership};
 use crate::observe::watches::Watches;
 use crate::observe::workloads;
@@ -77,7 +77,7 @@ pub struct Sources {
     /// ConfigMaps with thresholds.
     pub maps: ConfigMaps,
     /// Client for Prometheus.
-    pub prometheus: Prometheus,
+    pub prometheus: PrometheusSource,
     /// Queues at endpoint pickers.
     pub pickers: Pickers,
     /// Availability of the API that HPAs query.

@@ -5,14 +5,13 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use wva_crds::{ConditionReason, ConditionStatus};
+use wva_objects::signal::{ScaleRecord, SignalProblem, SignalVerdict};
 use wva_scaling::snapshot::ScaleObstacles;
 
 use crate::cycle::conditions::{condition_false, condition_true, condition_unknown, not_published};
 use crate::model::conditions::ConditionDraft;
 use crate::model::moment::Moment;
 use crate::model::reported::SignalCondition;
-use crate::model::signal_problem::SignalProblem;
-use crate::observe::signal::{ScaleRecord, SignalVerdict};
 
 /// Until then the condition stays True. One failed read of an HPA ends with its next one, and a new target needs a scrape
 /// and a sync.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use wva_crds::hardware::{GpuCount, Gpus, accelerator_key, partition_accelerator, resource_row};
+use wva_objects::hardware::{GpuCount, Gpus, accelerator_key, partition_accelerator, resource_row};
 use wva_runtime::Availability;
 use wva_scaling::snapshot::{Config, Inventory};
 

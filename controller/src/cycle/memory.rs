@@ -13,12 +13,15 @@ use wva_scaling::snapshot::{Mode, Pending, PendingState, ReturnedReplicas};
 use wva_scaling::{Decision, Reason, Step, VariantKey, VariantState};
 
 pub(crate) use self::cold_start::ColdStart;
+use wva_objects::WorkloadKey;
+use wva_objects::status::MAX_TARGET_AGE;
+
 use crate::cycle::conditions::NeedState;
 use crate::cycle::evidence::Evidence;
 use crate::cycle::follow::FollowState;
 use crate::cycle::pending::PendingTracker;
-use crate::model::keys::{Replicas, WorkloadKey};
-use crate::model::moment::{MAX_TARGET_AGE, Moment, truncate_to_millis};
+use crate::model::keys::Replicas;
+use crate::model::moment::{Moment, truncate_to_millis};
 use crate::model::refusals::Refusals;
 use crate::model::reported::{Problem, ReportedState};
 use crate::observe::pods::UnreadyPods;

@@ -2,11 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use wva_crds::GoDuration;
-
-/// Maximum age of a confirmed target. A new leader and the external metrics API ignore older ones.
-pub const MAX_TARGET_AGE: SignedDuration = SignedDuration::from_mins(15);
 
 /// A time by both clocks.
 #[derive(Clone, Copy, Debug)]

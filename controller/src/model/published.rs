@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use wva_crds::intent::Mode;
 use wva_crds::{LearnedCurves, RefusedCount};
+use wva_objects::orphan::Orphan;
 use wva_scaling::{Decision, Snapshot, VariantKey};
 
 use crate::model::conditions::Conditions;
-use crate::model::orphan::Orphan;
 use crate::model::reported::ReportedState;
 use crate::model::step::{DueStep, ScaleDown};
 

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use wva_crds::events::EventReason;
 use wva_crds::{ConditionReason, ConditionStatus, ConditionType, ControllerState, VariantAutoscalingStatus};
+use wva_objects::status::find_condition;
 use wva_scaling::Decision;
 
 use crate::model::conditions::ConditionDraft;
@@ -139,11 +139,6 @@ pub(crate) fn signal_condition(status: &VariantAutoscalingStatus) -> Option<Sign
     let (status, message) = (ConditionStatus::parse(&condition.status)?, condition.message.clone());
     let draft = ConditionDraft { status, reason, message };
     Some(SignalCondition { draft, since: condition.last_transition_time.0 })
-}
-
-/// The condition of a type in a status.
-pub(crate) fn find_condition(status: &VariantAutoscalingStatus, type_: ConditionType) -> Option<&Condition> {
-    status.conditions.iter().find(|condition| condition.type_ == type_.as_str())
 }
 
 /// What the conditions tell a new leader about a state of another version.

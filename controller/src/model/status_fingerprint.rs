@@ -6,8 +6,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use wva_crds::{ConditionStatus, ConditionType, VariantAutoscalingStatus};
+use wva_objects::status::find_condition;
 
-use crate::model::reported::{find_condition, has_newer_state};
+use crate::model::reported::has_newer_state;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StatusFingerprint {
@@ -63,15 +64,6 @@ impl StatusFingerprint {
     /// Equal except for times.
     pub(crate) fn matches(&self, status: &VariantAutoscalingStatus) -> bool {
         self.digest == digest(status)
-    }
-
-    pub(crate) fn is_written(&self) -> bool {
-        self.digest != Self::default().digest
-    }
-
-    /// Last change of any condition.
-    pub(crate) fn last_change(&self) -> Option<Timestamp> {
-        self.since.iter().flatten().map(|(_, at)| *at).max()
     }
 
     /// `None` if the condition has another status.

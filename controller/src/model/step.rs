@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use wva_objects::servers::ServingPods;
 use wva_scaling::VariantKey;
-use wva_scaling::servers::ServingPods;
 
-use crate::model::keys::WorkloadKey;
+use wva_objects::WorkloadKey;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::model::keys::WorkloadKey;
-use crate::model::limits::Limits;
-use crate::observe::signal::AutoscalerIndex;
-use crate::observe::watches::Autoscaler;
+use wva_objects::WorkloadKey;
+use wva_objects::autoscaler::Autoscaler;
+use wva_objects::limits::Limits;
+
+use crate::observe::autoscaler_index::AutoscalerIndex;
 
 /// Several autoscalers of one workload give the narrowest bounds and the greatest tolerance.
 #[must_use]

@@ -5,12 +5,13 @@ mod pool;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use wva_crds::hardware::{DeviceRequests, GpuClasses, accelerator_key, normalize_accelerator};
+use wva_objects::WorkloadKey;
+use wva_objects::hardware::{DeviceRequests, GpuClasses, accelerator_key, normalize_accelerator};
+use wva_objects::template::TemplateClaim;
 
 use crate::model::gpus::NoInventory;
-use crate::model::keys::{PodKey, WorkloadKey};
+use crate::model::keys::PodKey;
 use crate::observe::pods::WorkloadPod;
-use crate::observe::template::TemplateClaim;
 use crate::observe::watches::Watches;
 use crate::observe::watches::claims::{AllocatedClaim, AllocatedDevice, ClaimWatches, Slice};
 

@@ -7,7 +7,7 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::observe::signal::MetricsApi;
+use wva_objects::signal::MetricsApi;
 
 const PATH: &str = "/apis/external.metrics.k8s.io/v1beta1";
 const INTERVAL: Duration = Duration::from_secs(20);

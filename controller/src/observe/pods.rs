@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use wva_scaling::servers::{PodGroup, ServingPods};
+use wva_objects::servers::{PodGroup, ServingPods};
+use wva_objects::{LEADER_WORKER_SET, Owner, WorkloadKey};
 
-use crate::model::keys::{LEADER_WORKER_SET, PodKey, WorkloadKey};
-use crate::observe::watches::objects::Owner;
+use crate::model::keys::PodKey;
 use crate::observe::watches::{Phase, PodClaims, PodFacts, Progress, Watches};
 
 #[derive(Clone, Debug, PartialEq, Eq)]

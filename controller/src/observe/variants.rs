@@ -2,10 +2,10 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use wva_objects::WorkloadKey;
 use wva_rules::precedence;
 
 use crate::model::conditions::VariantError;
-use crate::model::keys::WorkloadKey;
 use crate::observe::watches::Watches;
 use crate::observe::watches::variant::{ParsedSpec, Variant};
 
@@ -14,7 +14,6 @@ mod ownership;
 mod takeover;
 
 pub(crate) use orphans::OrphanTracker;
-pub use orphans::detect_orphan;
 pub(crate) use ownership::is_managed;
 pub use ownership::{Ownership, OwnershipView, is_excluded};
 pub(crate) use takeover::TakeoverTracker;

@@ -19,14 +19,14 @@ use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use wva_crds::VariantAutoscaling;
+use wva_objects::autoscaler::Autoscaler;
+use wva_objects::leader_worker_sets;
 use wva_runtime::optional::OptionalWatch;
 use wva_runtime::watch::{Observer, WatchScope, config, no_observer};
 use wva_runtime::{Availability, Cache, OptionalCache};
 
-use crate::model::keys::leader_worker_sets;
 use crate::observe::pools::{InferencePools, Pool};
 
-pub use autoscaler::{Autoscaler, AutoscalerKind, AutoscalerName, Direction, PauseSource};
 pub use gpus::GpuWatchConfig;
 pub(crate) use gpus::GpuWatches;
 pub use monitor::watch_service_monitor;
@@ -149,7 +149,7 @@ pub fn watch_all(
         autoscalers: scope.watch(
             "watch of HorizontalPodAutoscalers",
             scope.api(),
-            Autoscaler::hpas(),
+            autoscaler::hpas(),
             observe.autoscalers,
         ),
     }
@@ -166,7 +166,7 @@ fn watch_scaled_objects(
         api: scope.dynamic(&ApiResource::from_gvk(&kind)),
         config: config(),
     };
-    scope.watch_optional(watch, Autoscaler::scaled_objects(), observe)
+    scope.watch_optional(watch, autoscaler::scaled_objects(), observe)
 }
 
 /// Optional, because a role of an earlier release does not grant it.

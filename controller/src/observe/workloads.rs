@@ -1,10 +1,10 @@
 //! Lookups of workloads in the watch caches.
 
 use wva_crds::names::ROLE_LABEL;
+use wva_objects::{LEADER_WORKER_SET, WorkloadKey, qualified_kind};
 use wva_runtime::Availability;
 use wva_scaling::snapshot::Role;
 
-use crate::model::keys::{LEADER_WORKER_SET, WorkloadKey, qualified_kind};
 use crate::observe::pools::Labels;
 use crate::observe::watches::{Watches, Workload};
 

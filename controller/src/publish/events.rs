@@ -16,7 +16,8 @@ use wva_scaling::VariantKey;
 pub use self::reporter::EventReporter;
 use self::reporter::variant_reference;
 pub(crate) use self::transitions::transitions;
-use crate::model::orphan::Orphan;
+use wva_objects::orphan::Orphan;
+
 use crate::model::published::{Published, PublishedVariant, Reader};
 use crate::model::reported::ReportedState;
 use crate::observe::variants::OwnershipView;

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use prometheus::proto::{Gauge, LabelPair, Metric, MetricFamily, MetricType};
+use wva_objects::WorkloadKey;
 use wva_scaling::snapshot::{Config, Replica, Variant};
 use wva_scaling::{Snapshot, VariantKey};
 
 use crate::cycle::engine::CycleProgress;
-use crate::model::keys::WorkloadKey;
 use crate::model::published::{Published, PublishedVariant, Reader};
 use crate::observe::variants::OwnershipView;
 use crate::observe::watches::{self, Watches};

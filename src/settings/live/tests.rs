@@ -14,8 +14,7 @@ fn map(data: &Value) -> MainMap {
 
 /// A process that was started with this map.
 fn started(environment: &[(&str, &str)], data: &Value) -> LiveSettings {
-    let matches =
-        crate::command_line::manager().try_get_matches_from(["wva"]).unwrap();
+    let matches = crate::command_line::manager().try_get_matches_from(["wva"]).unwrap();
     let variable = |k: &str| match k {
         "PROMETHEUS_BASE_URL" => Some("http://p".to_owned()),
         _ => environment.iter().find(|(name, _)| *name == k).map(|(_, text)| (*text).to_owned()),

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use wva_scaling::servers::ServerSignal;
+use wva_objects::servers::ServerSignal;
 use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Options, Testbed, eventually};
 

@@ -10,9 +10,12 @@
     reason = "only tests use this crate, and a panic fails the test"
 )]
 
+mod folder;
 mod paths;
+pub mod prometheus;
 pub mod reviews;
 mod server;
+pub mod tls;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -21,6 +24,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+pub use folder::TempFolder;
 pub use http::Method;
 
 /// A recorded request.

@@ -15,8 +15,9 @@ use wva_crds::entries::{
 };
 use wva_crds::settings::SETTINGS;
 use wva_crds::settings::map::{MapText, contradictions, parse_nested};
+use wva_objects::Target;
 use wva_rules::{
-    InstancePolicy, MAX_WARNING_BYTES, MapFacts, MapNames, Operation, OtherVariant, Running, Target, Verdict,
+    InstancePolicy, MAX_WARNING_BYTES, MapFacts, MapNames, Operation, OtherVariant, Running, Verdict,
     validate_map,
 };
 use wva_scaling::{Snapshot, decide};

@@ -8,9 +8,10 @@ use std::hint::black_box;
 use criterion::{Criterion, criterion_group, criterion_main};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use serde_json::{Map, Value, json};
+use wva_objects::{MetricReader, Target};
 use wva_rules::{
-    Facts, InstancePolicy, InstanceScope, MapFacts, MapRole, MapScope, MetricReader, Operation, OtherVariant,
-    Target, mutate, validate, validate_map,
+    Facts, InstancePolicy, InstanceScope, MapFacts, MapRole, MapScope, Operation, OtherVariant, mutate,
+    validate, validate_map,
 };
 
 /// A complete variant with managed fields, as the API server sends it.

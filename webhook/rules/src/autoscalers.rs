@@ -5,11 +5,11 @@ mod steps;
 
 use serde_json::Value;
 use wva_crds::names::{is_desired_replicas, reads_desired_replicas};
+use wva_objects::json::at;
+use wva_objects::series::VARIANT_LABEL;
 
-use crate::facts::at;
 use crate::kubernetes::KubernetesVersion;
 use crate::rule::{Check, Rule, WARN};
-use crate::series::VARIANT_LABEL;
 
 pub(crate) use steps::{BLOCKED, IDLE, OTHER_METRIC, TOLERANCE};
 

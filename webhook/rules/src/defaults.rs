@@ -2,9 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use wva_crds::names::DEFAULT_VARIANT_COST;
-
-pub(crate) const API_VERSION: &str = "apps/v1";
-pub(crate) const KIND: &str = "Deployment";
+use wva_objects::{DEFAULT_API_VERSION, DEFAULT_KIND};
 
 /// Defaults `spec.variantCost`, `spec.scaleTargetRef.apiVersion` and `.kind`. A `null` label or annotation becomes
 /// empty text, as the API server stores it. Rules report values of a wrong type.
@@ -18,8 +16,8 @@ pub fn apply_defaults(object: &mut Value) {
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
     set_default(spec, "variantCost", DEFAULT_VARIANT_COST);
     if let Some(target) = spec.get_mut("scaleTargetRef").and_then(Value::as_object_mut) {
-        set_default(target, "apiVersion", API_VERSION);
-        set_default(target, "kind", KIND);
+        set_default(target, "apiVersion", DEFAULT_API_VERSION);
+        set_default(target, "kind", DEFAULT_KIND);
     }
 }
 

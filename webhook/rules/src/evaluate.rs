@@ -10,13 +10,14 @@ use wva_crds::names::{
 };
 
 use crate::autoscalers::AutoscalerFacts;
-use crate::facts::{Facts, InstanceScope, Operation, at};
+use crate::facts::{Facts, InstanceScope, Operation};
 use crate::findings::{Finding, Findings, MAX_REPORTED, PatchOp};
 use crate::maps::facts::MapFacts;
 use crate::rule::{Check, Kind, Rule, Scope};
 use crate::table::RULES;
 use crate::text::{escape, shorten};
 use crate::verdict::{MAX_WARNING_CHARS, Severity, Verdict, Violation, limit_warnings};
+use wva_objects::json::at;
 
 trait Subject: Sized {
     /// Name in messages.

@@ -5,8 +5,8 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 use wva_crds::names::{ALLOW_INSTANCE_CHANGE_ANNOTATION, INSTANCE_LABEL};
-
-use crate::readers::MetricReader;
+use wva_objects::json::at;
+use wva_objects::{MetricReader, Target};
 
 /// Operation of a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,66 +168,6 @@ impl<'a> Facts<'a> {
         let text = |field| self.get(&["metadata", field]).and_then(Value::as_str).filter(|s| !s.is_empty());
         text("name").or_else(|| text("generateName")).unwrap_or_default()
     }
-}
-
-/// `null` counts as absent.
-pub(crate) fn at<'v>(value: &'v Value, path: &[&str]) -> Option<&'v Value> {
-    path.iter().try_fold(value, |v, key| v.as_object()?.get(*key)).filter(|v| !v.is_null())
-}
-
-/// Target workload, with defaults set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// Group and version, such as `apps/v1`.
-    pub api_version: String,
-    /// Kind, such as `Deployment`.
-    pub kind: String,
-    /// Name, in the namespace of the variant.
-    pub name: String,
-}
-
-impl Target {
-    /// Missing parts have the defaults of a `VariantAutoscaling`.
-    pub(crate) fn with_defaults(api_version: Option<&str>, kind: Option<&str>, name: &str) -> Self {
-        Self {
-            api_version: api_version.unwrap_or(crate::defaults::API_VERSION).to_owned(),
-            kind: kind.unwrap_or(crate::defaults::KIND).to_owned(),
-            name: name.to_owned(),
-        }
-    }
-
-    /// Target that the object names, valid or not.
-    #[must_use]
-    pub fn from_object(object: &Value) -> Option<Self> {
-        let reference = at(object, &["spec", "scaleTargetRef"])?;
-        let text = |field: &str, default: &str| match at(reference, &[field]) {
-            None => Some(default.to_owned()),
-            Some(value) => value.as_str().map(str::to_owned),
-        };
-        Some(Self {
-            api_version: text("apiVersion", crate::defaults::API_VERSION)?,
-            kind: text("kind", crate::defaults::KIND)?,
-            name: text("name", "").filter(|name| !name.is_empty())?,
-        })
-    }
-
-    /// Empty for the core group.
-    #[must_use]
-    pub fn group(&self) -> &str {
-        api_group(&self.api_version)
-    }
-
-    /// The version of the group does not matter.
-    #[must_use]
-    pub fn is_same_object(&self, other: &Self) -> bool {
-        self.group() == other.group() && self.kind == other.kind && self.name == other.name
-    }
-}
-
-/// Empty for the core group.
-#[must_use]
-pub fn api_group(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 /// Another variant of the namespace.

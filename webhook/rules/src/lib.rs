@@ -1,7 +1,7 @@
 //! Admission rules as a table. Webhook, controller and `wva validate` pass [`Facts`] and get the same verdict. Pure.
 #![warn(clippy::disallowed_methods)]
 
-mod annotations;
+mod annotated;
 mod autoscalers;
 mod defaults;
 mod evaluate;
@@ -13,10 +13,8 @@ mod maps;
 mod owner;
 mod placeholder;
 mod policy;
-mod promql;
-mod readers;
 mod rule;
-mod series;
+mod stored;
 mod strings;
 mod syntax;
 mod table;
@@ -24,17 +22,11 @@ mod text;
 mod va;
 mod verdict;
 
-pub use annotations::{
-    AnnotatedVariant, AnnotationError, MetricSelection, annotated_instance, annotation_violations,
-    is_annotated, label_in_query,
-};
+pub use annotated::{AnnotatedAutoscaler, AnnotationVerdict, ExistingVariant, replaced_message};
 pub use autoscalers::AutoscalerFacts;
 pub use defaults::apply_defaults;
 pub use evaluate::{mutate, validate, validate_autoscaler, validate_map};
-pub use facts::{
-    Facts, InstancePolicy, InstanceScope, NamespaceState, Operation, OtherVariant, Target, api_group,
-    precedence,
-};
+pub use facts::{Facts, InstancePolicy, InstanceScope, NamespaceState, Operation, OtherVariant, precedence};
 pub use findings::{Findings, PatchOp};
 pub use kubernetes::{KubernetesVersion, OLDEST_KUBERNETES, VersionError};
 pub use maps::facts::{MapFacts, Running, RunningSource, RunningValue};
@@ -42,9 +34,8 @@ pub use maps::immutable::IMMUTABLE;
 pub use maps::names::{MapNames, MapRole, MapScope};
 pub use owner::Owner;
 pub use policy::{PolicyInstance, VARIANT_POLICY_CODES, main_map_policy, variant_policy};
-pub use readers::{MetricReader, SeriesSelector, signal_trigger};
 pub use rule::{Check, Kind, Rule, Scope};
-pub use series::{Contradiction, SeriesLabels};
+pub use stored::validate_stored;
 pub use table::{RULES, RULES_ABOUT_KEYS};
 pub use va::cost::model_with_own_cost;
 pub use va::keys::SPEC_FIELDS;

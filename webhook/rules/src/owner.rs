@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::facts::at;
 use crate::text::quote;
+use wva_objects::json::at;
 
 /// Who applies an object again.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use std::time::Duration;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use wva_fakes::{FakeApi, Reply, Request};
-use wva_rules::{InstancePolicy, OtherVariant, Target};
+use wva_objects::Target;
+use wva_rules::{InstancePolicy, OtherVariant};
 
 use super::*;
 use crate::{ClusterFacts, Limits, Settings, ShutdownSignals, State, TargetState, serve};

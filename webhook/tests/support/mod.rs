@@ -14,7 +14,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use wva_rules::{InstancePolicy, MapRole, OtherVariant, Target};
+use wva_objects::Target;
+use wva_rules::{InstancePolicy, MapRole, OtherVariant};
 use wva_webhook::{
     ClusterFacts, Limits, Settings, ShutdownSignals, State, TargetReaders, TargetState, VALIDATE_PATH, serve,
 };

@@ -1,16 +1,18 @@
 //! Whether an autoscaler follows the target: the judgement of the controller, on the objects as they are now.
 
 use serde_json::Value;
-use wva_controller::{Autoscaler, MetricsApi, SignalFacts, SignalProblem, SignalVerdict, judge_signal};
 use wva_crds::ConditionType;
-use wva_rules::{SeriesLabels, Target};
+use wva_crds::names::INSTANCE_LABEL;
+use wva_objects::Target;
+use wva_objects::autoscaler::Autoscaler;
+use wva_objects::series::SeriesLabels;
+use wva_objects::signal::{MetricsApi, SignalFacts, SignalProblem, SignalVerdict, judge_signal};
 
 use crate::cluster::{entry, number, text};
 use crate::doctor::chain::Finding;
 use crate::doctor::facts::metrics_server;
 use crate::doctor::variant_state::VariantState;
 use crate::workloads::{WorkloadLookup, spec_replicas};
-use wva_crds::names::INSTANCE_LABEL;
 
 const KINDS: [&str; 2] = ["horizontalpodautoscalers", "scaledobjects"];
 
@@ -75,7 +77,7 @@ fn judge(variant: &VariantState<'_>, desired: u64) -> SignalVerdict {
     let all = facts.autoscalers.iter().chain(&facts.scaled_objects).filter(in_namespace);
     let (mut own, mut others) = (Vec::new(), Vec::new());
     for object in all {
-        let Some(autoscaler) = read(object) else { continue };
+        let Some(autoscaler) = Autoscaler::from_object(object) else { continue };
         let target = Target::from_object(object);
         let is_own = target.zip(variant.target.as_ref()).is_some_and(|(a, b)| a.is_same_object(b));
         if is_own { own.push(autoscaler) } else { others.push(autoscaler) }
@@ -110,13 +112,6 @@ fn judge(variant: &VariantState<'_>, desired: u64) -> SignalVerdict {
             .any(|c| c.scales_directly && c.manages(variant.object)),
         metrics_api: metrics_api(variant),
     })
-}
-
-fn read(object: &Value) -> Option<Autoscaler> {
-    if text(object, "/kind") == "ScaledObject" {
-        return Some(Autoscaler::from_scaled_object(&serde_json::from_value(object.clone()).ok()?));
-    }
-    Some(Autoscaler::from_hpa(&serde_json::from_value(object.clone()).ok()?))
 }
 
 fn metrics_api(variant: &VariantState<'_>) -> MetricsApi {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use wva_scaling::servers::{ServerSignal, server_metrics};
+use wva_objects::servers::{ServerSignal, server_metrics};
 
 use super::pod_series::{pod_names, pod_of, pods_of};
 use crate::cluster::text;

@@ -1,7 +1,7 @@
 //! GPUs of a replica, and whether the limiter can count them.
 
-use wva_crds::hardware::accelerator_key;
 use wva_crds::names::ACCELERATOR_LABEL;
+use wva_objects::hardware::accelerator_key;
 use wva_scaling::snapshot::Inventory;
 
 use crate::doctor::chain::Finding;

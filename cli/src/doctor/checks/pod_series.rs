@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use wva_scaling::servers::{ServerSignal, server_metrics};
+use wva_objects::servers::{ServerSignal, server_metrics};
 
 use crate::cluster::text;
 use crate::doctor::variant_state::VariantState;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use wva_crds::ConditionType;
+use wva_objects::servers::ServerKind;
 use wva_scaling::MainSignal;
-use wva_scaling::servers::ServerKind;
 use wva_scaling::snapshot::Replica;
 
 use super::elsewhere;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wva_scaling::servers::server_in_pod;
+use wva_objects::servers::server_in_pod;
 
 use super::pod_series::{pod_names, pod_of};
 use crate::doctor::chain::Finding;

@@ -2,9 +2,8 @@
 //! rules.
 
 use serde_json::Value;
-use wva_rules::{
-    AutoscalerFacts, Facts, MetricReader, Violation, apply_defaults, validate, validate_autoscaler,
-};
+use wva_objects::MetricReader;
+use wva_rules::{AutoscalerFacts, Facts, Violation, apply_defaults, validate, validate_autoscaler};
 
 use super::metric::reads_signal;
 use crate::cluster::{id, text};

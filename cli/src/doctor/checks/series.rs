@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use wva_objects::servers::{ServerKind, ServerSignal, server_metrics};
 use wva_scaling::MainSignal;
-use wva_scaling::servers::{ServerKind, ServerSignal, server_metrics};
 
 use super::elsewhere;
 use super::pod_series::{has_name_of, pod_names, pod_of, pods_of};

@@ -1,10 +1,11 @@
 //! Whether the object follows the rules and one controller manages it.
 
 use k8s_openapi::jiff::SignedDuration;
-use wva_controller::{MAX_TARGET_AGE, detect_orphan};
 use wva_crds::ConditionType;
 use wva_crds::duration::rounded;
 use wva_crds::names::{EXCLUDE_ANNOTATION, INSTANCE_LABEL};
+use wva_objects::orphan::detect_orphan;
+use wva_objects::status::MAX_TARGET_AGE;
 use wva_rules::{Facts, Severity, apply_defaults, validate};
 
 use crate::cluster::{elapsed_since, entry, is_excluded, text};

@@ -3,7 +3,6 @@
 
 mod optimize;
 
-use super::engine_args::EngineArgs;
 use super::step_limits::spare_share;
 use super::{AnalyzerState, Observation, Verdict};
 use crate::draft::Draft;
@@ -12,6 +11,7 @@ use crate::reason::{AnalysisError, Tokens};
 use crate::snapshot::{OutputBucket, SchedulerQueue};
 use crate::units::{at_least, mean, to_finite};
 use crate::view::{ModelView, Sample, VariantView};
+use wva_objects::engine_args::EngineArgs;
 
 /// Observations of each kind that count.
 pub(crate) const OBSERVATIONS: usize = 10;

@@ -1,6 +1,6 @@
 //! Signals that every analyzer needs from a replica.
 
-use crate::servers::{ServerKind, ServerMetric, ServerSignal};
+use wva_objects::servers::{ServerKind, ServerMetric, ServerSignal};
 
 /// Signal that every analyzer reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

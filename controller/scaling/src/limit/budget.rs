@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::reason::{BetterModel, QuotaShortage, Reason, quota_budget};
 use crate::snapshot::{Config, QuotaNeed, Snapshot, Variant};
 use crate::view::VariantView;
-use wva_crds::hardware::accelerator_key;
+use wva_objects::hardware::accelerator_key;
 
 /// Positions of the budgets in the ledger.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-use crate::servers::{ServerKind, ServerMetric, ServerSignal};
+use wva_objects::servers::{ServerKind, ServerMetric, ServerSignal};
 
 /// Load of a model and the thresholds of the percentage analyzer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::servers::{ServerKind, ServerSignal};
+use wva_objects::servers::{ServerKind, ServerSignal};
 
 /// Arrivals of a model, and throughput of the variant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
 
 use super::WorkSample;
-use crate::servers::ServerKind;
 use crate::units::{Amount, Fraction, KvUsage, QueueLength};
+use wva_objects::servers::ServerKind;
 
 /// Newest signals of one pod, or of the serving pods of a group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use crate::ReplicaState;
-use crate::analyze::has_config_file;
 use crate::reason::format_figure;
 use crate::snapshot::{Pending, PendingState, Replica, Variant};
+use wva_objects::engine_args::has_config_file;
 
 /// Further replicas are only counted.
 const SHOWN_REPLICAS: usize = 16;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use wva_crds::digest::digest;
 use wva_crds::events::{EventReason, object_reference};
+use wva_rules::{AnnotationVerdict, replaced_message};
 
 use super::{AutoscalerKey, Failure, Planned};
-use crate::observe::annotations::{AnnotationVerdict, replaced_message};
 use crate::publish::events::{EventReporter, PendingEvent};
 
 /// The API server deletes events after an hour.

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use tokio::time::Instant;
+use wva_objects::WorkloadKey;
 
 use super::{CONCURRENCY, DeletionCosts, MAX_PATCHES, MarkError, TIMEOUT};
-use crate::model::keys::{PodKey, WorkloadKey};
+use crate::model::keys::PodKey;
 use crate::model::published::Published;
 use crate::observe::{pods, workloads};
 

@@ -7,12 +7,12 @@ use serde_json::Value;
 use tokio::sync::watch;
 use wva_crds::events::EventSource;
 use wva_fakes::{FakeApi, Method, Reply};
+use wva_objects::WorkloadKey;
 use wva_scaling::Snapshot;
 
 use super::*;
 use crate::actuate::tests::{IDLE, RUNNING, serve, servers};
 use crate::fixture::{Cluster, decision, key, publication, published};
-use crate::model::keys::WorkloadKey;
 
 const PODS: &str = "/api/v1/namespaces/ns/pods";
 

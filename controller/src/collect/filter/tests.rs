@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use wva_runtime::prometheus::{Series, Sink};
 
 use super::*;
-use crate::collect::prometheus::Series;
-use crate::collect::prometheus::answer::Sink;
 use crate::collect::signals::{Query, Retention, Rows};
 
 /// Pod `a-0` of a variant of `m`, and pod `job` of another workload, in namespace `ns`.

@@ -9,7 +9,7 @@ use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, HeaderVa
 use reqwest::redirect::Policy;
 use reqwest::{ClientBuilder, StatusCode};
 use rustls::pki_types::CertificateDer;
-use wva_crds::text::causes;
+use wva_runtime::text::causes;
 use wva_runtime::tls::{ClientIdentity, TlsFault, Trust, client_config};
 
 use super::{InvalidPage, Page, PageReader};

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use tokio::sync::watch;
 use wva_crds::picker_report::PickerReport;
+use wva_objects::WorkloadKey;
 #[cfg(test)]
 use wva_runtime::Availability;
 use wva_runtime::OptionalCache;
@@ -16,7 +17,7 @@ use super::endpoint::Answers;
 use super::queues::Queues;
 use super::selection::{self, PickerQuery, Routes, ServingState, select_pickers};
 use super::{PickerKey, PolledAnswers};
-use crate::model::keys::{ModelKey, NamedPickers, WorkloadKey};
+use crate::model::keys::{ModelKey, NamedPickers};
 use crate::model::published::PublishedVariant;
 use crate::observe::pools::Pool;
 use crate::observe::variants::ManagedVariant;

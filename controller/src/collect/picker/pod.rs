@@ -7,8 +7,8 @@ use wva_crds::entries::EndpointPicker;
 use wva_crds::text::go_flag;
 use wva_runtime::cache::Projection;
 
-use crate::observe::metrics_ports::PORTS;
-use crate::observe::template::command_line;
+use wva_objects::metrics_ports::METRICS_PORT_NAMES;
+use wva_objects::template::command_line;
 
 /// Used if neither the pod nor an entry names a port.
 const DEFAULT_PORT: u16 = 9090;
@@ -35,7 +35,10 @@ impl PickerPod {
         let containers = || pod.spec.iter().flat_map(|spec| &spec.containers);
         let ports = || containers().flat_map(|c| c.ports.iter().flatten());
         let named = |name: &&str| ports().find(|port| port.name.as_deref() == Some(*name));
-        let named = PORTS.iter().find_map(named).and_then(|port| u16::try_from(port.container_port).ok());
+        let named = METRICS_PORT_NAMES
+            .iter()
+            .find_map(named)
+            .and_then(|port| u16::try_from(port.container_port).ok());
         let given = || containers().find_map(|c| PORT_ARGUMENTS.iter().find_map(|name| argument(c, name)));
         let port = named.or_else(|| given()?.parse().ok()).unwrap_or(DEFAULT_PORT);
         let tls =

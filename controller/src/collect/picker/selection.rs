@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wva_crds::RefusedCount;
 use wva_crds::entries::EndpointPicker;
+use wva_objects::WorkloadKey;
 use wva_runtime::Cache;
 use wva_scaling::snapshot::{Mode, Role};
 use wva_scaling::{Decision, VariantKey};
 
 use super::PickerKey;
-use crate::model::keys::{ModelKey, NamedPickers, WorkloadKey};
+use crate::model::keys::{ModelKey, NamedPickers};
 use crate::observe::pools::{Labels, Pool};
 use crate::observe::variants::ManagedVariant;
 use crate::observe::watches::Watches;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use tokio::sync::watch;
+use wva_runtime::pem;
 use wva_runtime::tls::{ClientIdentity, certificates};
 
 use crate::collect::page::PageTls;
-use crate::collect::pem;
 
 const REREAD: Duration = Duration::from_mins(1);
 

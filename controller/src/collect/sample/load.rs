@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use wva_scaling::servers::ServerKind;
+use wva_objects::servers::ServerKind;
 
 use super::TimedValue;
 use crate::collect::signals::Signal;

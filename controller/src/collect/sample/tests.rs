@@ -1,13 +1,13 @@
 //! Tests of samples and their ages by signal and namespace.
 
 use serde_json::{Value, json};
-use wva_scaling::servers::ServerKind;
+use wva_objects::servers::ServerKind;
+use wva_runtime::prometheus::QueryError;
 use wva_scaling::snapshot::QueueFigures;
 use wva_scaling::units::Amount;
 
 use super::update::WINDOW;
 use super::*;
-use crate::collect::prometheus::QueryError;
 use crate::collect::signals::tests::rows;
 
 /// All namespaces of these tests.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use wva_scaling::servers::ServerKind;
+use wva_objects::servers::ServerKind;
 
 use super::TimedValue;
 use super::load::{EngineSleep, PodLoad};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use wva_scaling::servers::{MODEL_SERVERS, ServerKind, ServerMetric, server_series};
+use wva_objects::servers::{MODEL_SERVERS, ServerKind, ServerMetric, server_series};
 
 use crate::collect::work::Counter;
 

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use wva_scaling::servers::ServerKind;
+use wva_objects::servers::ServerKind;
+use wva_runtime::prometheus::{Series, Sink};
 
 use super::cache::{CacheConfig, CacheRow, CacheScope};
 use super::router::{RouterFigure, RouterSignal};
 use super::{Query, Signal, named, router};
 use crate::collect::filter::{ReadNames, SeriesFilter};
 use crate::collect::histogram::Bucket;
-use crate::collect::prometheus::Series;
-use crate::collect::prometheus::answer::Sink;
 use crate::collect::work::{Counter, EngineKey, WorkRow};
 
 /// An absent label is empty, as in Prometheus.

@@ -4,7 +4,7 @@
 //! Functions such as `rate` remove the name. If a pod has two of the names, `rate({__name__=~"a|b"})` would fail the query
 //! for all pods, so the names are joined by `or` there.
 
-use wva_scaling::servers::{
+use wva_objects::servers::{
     INSTANCE_PORT, ServerKind, ServerMetric, ServerSignal, server_metrics, server_parts,
 };
 
@@ -248,7 +248,7 @@ impl Selector {
     }
 }
 
-/// Adds a label that tells the servers of a pod apart, as [`wva_scaling::servers::server_in_pod`] does.
+/// Adds a label that tells the servers of a pod apart, as [`wva_objects::servers::server_in_pod`] does.
 fn by_server(expression: &str) -> String {
     let container = format!("label_replace({expression}, \"wva_server\", \"$1\", \"container\", \"(.+)\")");
     format!("label_replace({container}, \"wva_server\", \"$2\", \"instance\", \"{INSTANCE_PORT}\")")

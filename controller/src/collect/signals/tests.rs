@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use wva_scaling::servers::ServerKind;
+use wva_fakes::prometheus::FakeReply;
+use wva_objects::servers::ServerKind;
+use wva_runtime::prometheus::read;
 
 use super::selector::POD;
 use super::*;
 use crate::collect::filter::SeriesFilter;
-use crate::collect::prometheus::answer::read;
-use crate::collect::prometheus::tests::FakeReply;
 use crate::collect::scope::Scope;
 use crate::collect::work::Counter;
 

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use wva_objects::WorkloadKey;
+use wva_objects::template::Template;
 use wva_scaling::snapshot::{Config, GpuCount, Mode, Variant};
 
 use crate::cycle::inventory::{self, inventory};
 use crate::model::gpus::NoInventory;
-use crate::model::keys::{PodKey, WorkloadKey};
+use crate::model::keys::PodKey;
 use crate::observe::claims::{GpuClaims, refined_accelerator};
 use crate::observe::pods::WorkloadPod;
-use crate::observe::template::Template;
 use crate::observe::watches::Watches;
 
 /// What a configured limit leaves out, and why.

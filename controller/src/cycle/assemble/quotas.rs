@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use wva_objects::WorkloadKey;
 use wva_runtime::Availability;
 use wva_scaling::snapshot::{Config, PendingState, QuotaAmount, QuotaLimit, QuotaNeed, QuotaWait, Variant};
 
 use crate::cycle::inventory;
 use crate::model::demand::ReplicaDemand;
-use crate::model::keys::{PodKey, WorkloadKey};
+use crate::model::keys::PodKey;
 use crate::observe::pods::{self, PodCounts, UnreadyPods, WorkloadPod};
 use crate::observe::watches::{QuotaRow, Watches, Workload};
 

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use wva_crds::GoDuration;
+use wva_objects::WorkloadKey;
 use wva_scaling::snapshot::{MetricsAge, Replica, Variant};
 use wva_scaling::units::{Amount, Fraction, KvUsage, QueueLength};
 
 use crate::collect::sample::{EngineSleep, PodCache, PodLoad, Samples, TimedValue};
 use crate::collect::signals::{CacheConfig, EngineCaches, PodModel, Query};
-use crate::model::keys::{PodKey, WorkloadKey};
+use crate::model::keys::PodKey;
 use crate::model::moment::{Moment, truncate_to_millis};
 use crate::observe::pods::{self, WorkloadPod};
 

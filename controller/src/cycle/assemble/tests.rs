@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use wva_objects::servers::{PodGroup, ServingPods};
 use wva_runtime::Availability;
-use wva_scaling::servers::{PodGroup, ServingPods};
 use wva_scaling::snapshot::{PendingState, Replica, SaturationEntry, SchedulerQueue, Variant};
 use wva_scaling::units::{KvUsage, QueueLength};
 

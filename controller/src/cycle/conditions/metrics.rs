@@ -1,7 +1,7 @@
 //! Condition `MetricsAvailable`.
 
 use wva_crds::ConditionReason;
-use wva_scaling::servers::{MODEL_SERVERS, ServerSignal};
+use wva_objects::servers::{MODEL_SERVERS, ServerSignal};
 use wva_scaling::{Decision, MainSignal, SignalGaps};
 
 use super::{condition_false, condition_true};

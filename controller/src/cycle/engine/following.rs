@@ -1,6 +1,7 @@
 //! Judges whether an autoscaler follows the target that this cycle publishes.
 
-use wva_rules::SeriesLabels;
+use wva_objects::series::SeriesLabels;
+use wva_objects::signal::{ScaleRecord, SignalFacts, SignalVerdict, judge_signal};
 use wva_scaling::Decision;
 use wva_scaling::snapshot::Mode;
 
@@ -10,7 +11,6 @@ use crate::cycle::assemble::Assembled;
 use crate::cycle::follow::{SignalHistory, SignalLook};
 use crate::model::conditions::ConditionDraft;
 use crate::model::moment::Moment;
-use crate::observe::signal::{ScaleRecord, SignalFacts, SignalVerdict, judge_signal};
 use crate::observe::variants::ManagedVariant;
 
 impl Engine {

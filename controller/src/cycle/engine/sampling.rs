@@ -6,18 +6,17 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use wva_objects::WorkloadKey;
+use wva_runtime::prometheus::QueryError;
 
 use super::completed_counts::DueCounts;
 use super::series::{managed_workloads, model_filter};
 use super::state::{SamplingState, State};
 use super::{Engine, TIMER_TOLERANCE};
-use crate::collect::Answers;
 use crate::collect::filter::SeriesFilter;
-use crate::collect::prometheus::QueryError;
 use crate::collect::scope::{QueryOutcome, Scope};
 use crate::collect::signals::Query;
-use crate::collect::{self, Answer};
-use crate::model::keys::WorkloadKey;
+use crate::collect::{self, Answer, Answers};
 use crate::observe::variants::ManagedVariant;
 use crate::observe::{pods, workloads};
 

@@ -1,7 +1,8 @@
 //! Which series the managed variants have.
 
+use wva_objects::WorkloadKey;
+
 use crate::collect::filter::SeriesFilter;
-use crate::model::keys::WorkloadKey;
 use crate::observe::variants::ManagedVariant;
 
 /// Series of the managed models, without those of pods.

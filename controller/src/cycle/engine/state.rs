@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
+use wva_objects::WorkloadKey;
 use wva_runtime::repeats::RepeatCounters;
 use wva_scaling::snapshot::ComputeBounds;
 use wva_scaling::{Outcome, VariantKey};
@@ -15,10 +16,8 @@ use super::steps::StepTracker;
 use crate::collect::sample::{Incomplete, Samples};
 use crate::collect::scope::ScopeSplitter;
 use crate::config::Settings;
-use crate::cycle::assemble::Assembled;
-use crate::cycle::assemble::InventoryGaps;
+use crate::cycle::assemble::{Assembled, InventoryGaps};
 use crate::cycle::memory::Memory;
-use crate::model::keys::WorkloadKey;
 use crate::model::moment::Moment;
 use crate::model::published::ScalingKey;
 use crate::observe::variants::{ManagedVariant, OrphanTracker, TakeoverTracker};

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wva_crds::GoDuration;
+use wva_objects::WorkloadKey;
+use wva_objects::limits::Limits;
 use wva_scaling::snapshot::{Mode, Model, SchedulerQueue, Snapshot};
 use wva_scaling::{Decision, VariantKey};
 
@@ -13,8 +15,7 @@ use super::Engine;
 use super::state::Pass;
 use crate::collect::sample::Samples;
 use crate::cycle::evidence::Evidence;
-use crate::model::keys::{ModelKey, WorkloadKey};
-use crate::model::limits::Limits;
+use crate::model::keys::ModelKey;
 use crate::model::moment::Moment;
 use crate::model::published::PublishedVariant;
 use crate::model::step::{DueStep, ScaleDown, Step};

@@ -19,12 +19,13 @@ use jiff::Timestamp;
 use prometheus::Registry;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+use wva_fakes::prometheus::{FakePrometheus, FakeReply};
 use wva_runtime::Availability;
+use wva_runtime::prometheus::{Prometheus, PrometheusConfig};
 use wva_scaling::{FallbackSource, VariantKey};
 
 use super::*;
 use crate::collect::picker::Queues;
-use crate::collect::prometheus::tests::{FakePrometheus, FakeReply};
 use crate::collect::sample::Samples;
 use crate::collect::sample::tests::{pod_metric, pod_signal, queue_size};
 use crate::collect::signals::Query;
@@ -34,6 +35,12 @@ use crate::fixture::Cluster;
 use crate::model::published::PublishedVariant;
 
 const GLOBAL: &str = "wva/wva-saturation-scaling-config";
+
+/// A client with a timeout of two seconds and a limit of a megabyte.
+fn client(fake: &FakePrometheus) -> Prometheus {
+    let config = PrometheusConfig { base_url: fake.url(), ..PrometheusConfig::default() };
+    Prometheus::new(config).unwrap().with_timeout(Duration::from_secs(2)).with_limit(1 << 20)
+}
 
 /// An engine with a cluster and a fake Prometheus, run cycle by cycle.
 struct Bench {
@@ -71,7 +78,7 @@ impl Bench {
                 watches: cluster.watches(),
                 maps: Feed::new().maps(),
                 synced: SyncStatus::default(),
-                prometheus: fake.client(),
+                prometheus: PrometheusSource { client: client(&fake), extra_matchers: String::new() },
                 pickers,
                 metrics_api: watch::channel(MetricsApi::Served).1,
                 refusals: watch::channel(Arc::default()).1,
@@ -118,7 +125,7 @@ impl Bench {
     }
 
     fn wait_for_answers(&mut self, timeout: Duration) {
-        self.engine.sources.prometheus = self.fake.client().with_timeout(timeout);
+        self.engine.sources.prometheus.client = client(&self.fake).with_timeout(timeout);
     }
 
     /// Runs a round of queries and a cycle. Returns the first published variant.

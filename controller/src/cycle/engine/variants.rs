@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use wva_crds::names::UNRESOLVED_ACCELERATOR;
+use wva_objects::WorkloadKey;
 use wva_runtime::Availability;
 use wva_scaling::{Decision, FallbackSource, Outcome, VariantKey, VariantState};
 
@@ -12,7 +13,7 @@ use super::logs::{count_scaling, log_decision};
 use super::state::{Pass, State};
 use crate::cycle::assemble::Assembled;
 use crate::cycle::conditions::{ConditionSource, DecisionEffect, SiblingIndex, Siblings, conditions};
-use crate::model::keys::{ModelKey, WorkloadKey};
+use crate::model::keys::ModelKey;
 use crate::model::published::PublishedVariant;
 use crate::model::reported::ReportedState;
 use crate::observe::variants::ManagedVariant;

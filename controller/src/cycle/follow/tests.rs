@@ -1,7 +1,8 @@
 //! When a problem is reported, over time and across leaders.
 
+use wva_objects::autoscaler::{AutoscalerKind, AutoscalerName};
+
 use super::*;
-use crate::observe::watches::{AutoscalerKind, AutoscalerName};
 
 struct LookResult {
     second: u64,

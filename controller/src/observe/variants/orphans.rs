@@ -4,32 +4,28 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use jiff::{SignedDuration, Timestamp};
-use kube::api::DynamicObject;
-use wva_runtime::age;
+use jiff::Timestamp;
+use wva_objects::orphan::{Orphan, OrphanEvidence, OrphanFacts};
+use wva_objects::status::MAX_TARGET_AGE;
 use wva_scaling::VariantKey;
 
 use super::{Ownership, is_excluded};
-use crate::model::moment::{MAX_TARGET_AGE, Moment};
-use crate::model::orphan::{Orphan, OrphanEvidence};
+use crate::model::moment::Moment;
 use crate::model::reported::Problem;
 use crate::observe::watches::Watches;
 use crate::observe::watches::variant::{ParsedSpec, Variant};
 use crate::observe::workloads;
 
-/// Time in which the named controller writes its first status.
-const FIRST_STATUS: SignedDuration = SignedDuration::from_mins(1);
 /// Time in which a controller renews an old status, such as after the end of a namespace exclusion.
 const RENEWAL: Duration = Duration::from_secs(10);
 
-impl OrphanEvidence {
-    fn min_duration(self) -> Duration {
-        match self {
-            Self::NoStatus => Duration::ZERO,
-            Self::NotConfirmed(_) => RENEWAL,
-            // The status does not show when it was last correct.
-            Self::Outdated(_) => MAX_TARGET_AGE.unsigned_abs(),
-        }
+/// How long evidence has to last.
+fn min_duration(evidence: OrphanEvidence) -> Duration {
+    match evidence {
+        OrphanEvidence::NoStatus => Duration::ZERO,
+        OrphanEvidence::NotConfirmed(_) => RENEWAL,
+        // The status does not show when it was last correct.
+        OrphanEvidence::Outdated(_) => MAX_TARGET_AGE.unsigned_abs(),
     }
 }
 
@@ -52,55 +48,37 @@ impl OrphanTracker {
             {
                 return;
             }
-            let Some(orphan) = find_evidence(Some(watches), v, at.wall) else { return };
+            let Some(orphan) = detect(watches, v, at.wall) else { return };
             let known = before.get(&v.key).filter(|(known, _)| *known == orphan);
             let since = known.map_or(at.now, |(_, since)| *since);
             self.0.insert(v.key.clone(), (orphan, since));
         });
         let confirmed = |(key, (orphan, since)): (&VariantKey, &(Orphan, Instant))| {
             let duration = at.now.saturating_duration_since(*since);
-            (duration >= orphan.evidence.min_duration()).then(|| (key.clone(), orphan.clone()))
+            (duration >= min_duration(orphan.evidence)).then(|| (key.clone(), orphan.clone()))
         };
         self.0.iter().filter_map(confirmed).collect()
     }
 }
 
-/// Orphan by one stored object, for commands that know neither workloads nor instances.
-#[must_use]
-pub fn detect_orphan(object: &DynamicObject, now: Timestamp) -> Option<Orphan> {
-    find_evidence(None, &Variant::read(object), now)
-}
-
-fn find_evidence(watches: Option<&Watches>, variant: &Variant, now: Timestamp) -> Option<Orphan> {
-    let instance = variant.instance.clone().filter(|_| !variant.is_terminating)?;
-    let fingerprint = &variant.status.fingerprint;
-    let evidence = match fingerprint.last_run {
-        Some(at) => (age(at, now) > MAX_TARGET_AGE).then_some(OrphanEvidence::NotConfirmed(at)),
-        // A status without a target has no confirmation time: it is valid until something contradicts it.
-        None if fingerprint.is_written() => {
-            fingerprint.last_change().filter(|_| is_outdated(watches, variant)).map(OrphanEvidence::Outdated)
-        }
-        None => {
-            let is_late = variant.created.is_some_and(|at| now.duration_since(at) > FIRST_STATUS);
-            is_late.then_some(OrphanEvidence::NoStatus)
-        }
+fn detect(watches: &Watches, variant: &Variant, now: Timestamp) -> Option<Orphan> {
+    let exists = |spec: &ParsedSpec| workloads::current_replicas(watches, &spec.workload).is_some();
+    let is_missing = variant.status.reported.has(Problem::TargetNotFound);
+    let facts = OrphanFacts {
+        uid: &variant.uid,
+        instance: variant.instance.as_deref(),
+        is_terminating: variant.is_terminating,
+        created: variant.created,
+        generation: variant.generation,
+        status: variant.status.trace,
+        workload_appeared: is_missing && variant.spec.as_ref().is_ok_and(exists),
     };
-    Some(Orphan { uid: variant.uid.clone(), instance, evidence: evidence? })
-}
-
-/// The object has changed since, or its workload exists now. Other reasons for the missing target cannot be checked
-/// here.
-fn is_outdated(watches: Option<&Watches>, variant: &Variant) -> bool {
-    let (status, spec) = (&variant.status, variant.spec.as_ref().ok());
-    let workload_exists = |spec: &ParsedSpec| {
-        watches.is_some_and(|watches| workloads::current_replicas(watches, &spec.workload).is_some())
-    };
-    let has_changed = status.observed.is_some() && status.observed != variant.generation;
-    has_changed || (status.reported.has(Problem::TargetNotFound) && spec.is_some_and(workload_exists))
+    facts.detect(now)
 }
 
 #[cfg(test)]
 mod tests {
+    use jiff::SignedDuration;
     use serde_json::{Value, json};
 
     use super::*;
@@ -209,24 +187,5 @@ mod tests {
         );
         let ran = json!({"desiredOptimizedAlloc": {"numReplicas": 1, "lastRunTime": CREATED}});
         assert!(found(&ran, 3600, None)[0].contains("confirmed at 2026-01-01T00:00:00Z"));
-    }
-
-    #[test]
-    fn digest_depends_on_evidence_alone() {
-        let of = |evidence| Orphan { uid: "u".into(), instance: "x".into(), evidence };
-        assert_eq!(
-            of(OrphanEvidence::NotConfirmed(at(0))).digest(),
-            of(OrphanEvidence::NotConfirmed(at(0))).digest()
-        );
-        assert_ne!(
-            of(OrphanEvidence::NotConfirmed(at(0))).digest(),
-            of(OrphanEvidence::NotConfirmed(at(1))).digest()
-        );
-        assert_ne!(of(OrphanEvidence::NoStatus).digest(), of(OrphanEvidence::NotConfirmed(at(1))).digest());
-        assert_eq!(
-            of(OrphanEvidence::NotConfirmed(at(0))).digest(),
-            0xa04d_4b0c_e0bc_a988,
-            "the digest is the same in every release"
-        );
     }
 }

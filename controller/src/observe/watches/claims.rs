@@ -9,7 +9,7 @@ use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTe
 use kube::Api;
 use kube::Resource;
 use serde::de::DeserializeOwned;
-use wva_crds::hardware::{DeviceRequests, Driver, is_gpu_class};
+use wva_objects::hardware::{DeviceRequests, Driver, is_gpu_class};
 use wva_runtime::cache::Projection;
 use wva_runtime::optional::OptionalWatch;
 use wva_runtime::watch::{WatchScope, config, no_observer};

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use serde::Deserialize;
-use wva_crds::hardware::{GPU_RESOURCES, GpuResource, Gpus, normalize_accelerator, resource_row};
+use wva_objects::hardware::{GPU_RESOURCES, GpuResource, Gpus, normalize_accelerator, resource_row};
 use wva_runtime::cache::Projection;
 
 use super::pod::Condition;

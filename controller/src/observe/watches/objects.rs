@@ -2,31 +2,11 @@
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use kube::api::PartialObjectMeta;
 use wva_crds::names::{CONFIG_ENABLED_LABEL, EXCLUDE_ANNOTATION, INSTANCE_LABEL, PICKER_TOKEN_LABEL};
+use wva_objects::Owner;
 use wva_runtime::cache::Projection;
-
-use crate::model::keys::qualified_kind;
-
-#[derive(Clone, Debug)]
-pub(crate) struct Owner {
-    pub(crate) kind: Box<str>,
-    pub(crate) name: Box<str>,
-    pub(crate) uid: Box<str>,
-}
-
-impl Owner {
-    pub(crate) fn from_meta(meta: &ObjectMeta) -> Option<Self> {
-        let owner = meta.owner_references.iter().flatten().find(|o| o.controller == Some(true))?;
-        Some(Self {
-            kind: qualified_kind(Some(&owner.api_version), &owner.kind).into(),
-            name: owner.name.as_str().into(),
-            uid: owner.uid.as_str().into(),
-        })
-    }
-}
 
 #[derive(Clone, Debug)]
 pub(crate) struct OwnedSet {
@@ -76,9 +56,9 @@ impl NamespaceFacts {
 mod tests {
     use kube::runtime::watcher::Event;
     use serde_json::{Value, json};
+    use wva_runtime::cache::Writer;
 
     use super::*;
-    use wva_runtime::cache::Writer;
 
     #[test]
     fn reads_namespace_labels_and_annotations() {

@@ -8,10 +8,10 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodExtendedResourceClaimStatus,
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::{Resource, ResourceExt};
 use serde::Deserialize;
-use wva_crds::hardware::Gpus;
+use wva_objects::Owner;
+use wva_objects::hardware::Gpus;
 use wva_runtime::cache::Projection;
 
-use super::objects::Owner;
 use crate::observe::deletion_cost::DeletionCost;
 
 /// Waiting reasons of containers that do not start without a change.

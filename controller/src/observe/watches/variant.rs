@@ -4,42 +4,29 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
-use serde_json::Value;
-use wva_crds::names::{
-    ACCELERATOR_LABEL, INSTANCE_LABEL, MANAGED_BY_LABEL, MODE_ANNOTATION, POD_DELETION_COST_ANNOTATION,
-};
+use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION, POD_DELETION_COST_ANNOTATION};
 use wva_crds::parse_error::replace_rust_types;
 use wva_crds::{
-    ConditionType, ControllerState, LearnedCurves, LearnedReserve, OptimizedAlloc, RefusedCount,
-    VariantAutoscalingSpec, VariantAutoscalingStatus,
+    LearnedCurves, LearnedReserve, OptimizedAlloc, RefusedCount, VariantAutoscalingSpec,
+    VariantAutoscalingStatus,
 };
+use wva_objects::WorkloadKey;
+use wva_objects::origin::Origin;
+use wva_objects::status::{StatusTrace, read_status};
+use wva_rules::{ExistingVariant, validate_stored};
 use wva_runtime::cache::Projection;
 use wva_scaling::VariantKey;
 use wva_scaling::snapshot::{Mode, ReserveEstimate, SpeedEstimate, StepTimes};
 use wva_scaling::units::{Amount, Cost};
 
-use super::autoscaler::{AutoscalerKind, AutoscalerName};
-use super::objects::Owner;
 use crate::model::conditions::VariantError;
-use crate::model::keys::WorkloadKey;
 use crate::model::reported::{
-    ReportedState, SignalCondition, find_condition, has_newer_state, signal_condition, state_from_conditions,
+    ReportedState, SignalCondition, has_newer_state, signal_condition, state_from_conditions,
 };
 use crate::model::status_fingerprint::StatusFingerprint;
-use crate::observe::{legacy, validation};
-
-/// Annotated autoscaler for which wva created the object.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Origin {
-    pub(crate) autoscaler: AutoscalerName,
-    pub(crate) uid: Box<str>,
-}
-
-/// Value of the label [`MANAGED_BY_LABEL`] on objects that wva creates.
-pub(crate) const MANAGED_BY: &str = "wva";
+use crate::observe::legacy;
 
 /// A validated VariantAutoscaling.
 #[derive(Debug)]
@@ -73,8 +60,7 @@ pub(crate) struct VariantStatus {
     /// The workload existed then, or before.
     pub(crate) target_seen: bool,
     pub(crate) current: Option<u32>,
-    /// Generation in the condition Ready.
-    pub(crate) observed: Option<i64>,
+    pub(crate) trace: StatusTrace,
     pub(crate) reported: ReportedState,
     pub(crate) signal_problem: Option<SignalCondition>,
     /// Learned by an earlier leader.
@@ -118,10 +104,10 @@ impl Variant {
             generation: object.metadata.generation,
             instance: label(INSTANCE_LABEL),
             accelerator: accelerator(object).or_else(|| label(ACCELERATOR_LABEL)),
-            origin: origin(object),
+            origin: Origin::from_meta(&object.metadata).map(Box::new),
             created: object.creation_timestamp().map(|t| t.0),
             is_terminating: object.metadata.deletion_timestamp.is_some(),
-            status: VariantStatus::new(&status(object)),
+            status: VariantStatus::new(&read_status(object)),
             spec,
         }
     }
@@ -142,10 +128,15 @@ impl Variant {
             && self.spec == other.spec
     }
 
-    /// Namespace of the object.
-    #[must_use]
-    pub fn namespace(&self) -> &str {
-        &self.key.namespace
+    /// The part that annotated autoscalers are judged by.
+    pub(crate) fn to_existing(&self) -> ExistingVariant {
+        ExistingVariant {
+            namespace: self.key.namespace.clone(),
+            name: self.key.name.clone(),
+            is_terminating: self.is_terminating,
+            origin: self.origin.as_deref().cloned(),
+            workload: self.spec.as_ref().ok().map(|spec| spec.workload.clone()),
+        }
     }
 
     pub(crate) fn mode(&self) -> Option<Mode> {
@@ -166,7 +157,7 @@ impl VariantStatus {
             waking: state.waking,
             target_seen: alloc.is_some() || status.current_replicas.is_some() || state.target_seen,
             current: status.current_replicas.and_then(|n| u32::try_from(n).ok()),
-            observed: find_condition(status, ConditionType::Ready).and_then(|c| c.observed_generation),
+            trace: StatusTrace::new(status),
             reported: ReportedState::from_status(status, &state),
             signal_problem: signal_condition(status),
             fingerprint: StatusFingerprint::from_status(status),
@@ -190,17 +181,6 @@ fn accelerator(object: &DynamicObject) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-fn origin(object: &DynamicObject) -> Option<Box<Origin>> {
-    object.labels().get(MANAGED_BY_LABEL).filter(|by| *by == MANAGED_BY)?;
-    let owner = Owner::from_meta(&object.metadata)?;
-    let kind = match &*owner.kind {
-        "HorizontalPodAutoscaler.autoscaling" => AutoscalerKind::Hpa,
-        "ScaledObject.keda.sh" => AutoscalerKind::ScaledObject,
-        _ => return None,
-    };
-    Some(Box::new(Origin { autoscaler: AutoscalerName { kind, name: owner.name }, uid: owner.uid }))
-}
-
 /// `None` if a value is invalid.
 fn learned_times(learned: &LearnedCurves) -> Option<SpeedEstimate> {
     let amount = |value: f64| Amount::try_from(value).ok();
@@ -216,50 +196,12 @@ fn learned_reserve(learned: &LearnedReserve) -> Option<ReserveEstimate> {
     Some(ReserveEstimate { usual: amount(learned.usual)?, ratio: amount(learned.ratio)?, steps })
 }
 
-/// Reads each field alone: an unreadable field of another release must not lose the target.
-fn status(object: &DynamicObject) -> VariantAutoscalingStatus {
-    let field = |name: &str| object.data.get("status").and_then(|s| s.get(name)).cloned().unwrap_or_default();
-    let text = |value: &Value| value.as_str().map(str::to_owned).unwrap_or_default();
-    let alloc = |value: &Value| {
-        Some(OptimizedAlloc {
-            num_replicas: i32::try_from(value.get("numReplicas")?.as_u64()?).ok()?,
-            accelerator: value.get("accelerator").map(text).unwrap_or_default(),
-            last_run_time: value
-                .get("lastRunTime")
-                .and_then(Value::as_str)
-                .and_then(|t| t.parse().ok())
-                .map(Time),
-        })
-    };
-    // A newer version may have fields of other types.
-    let state = |value: &Value| {
-        let version = i32::try_from(value.get("version")?.as_i64()?).unwrap_or(i32::MAX);
-        let unreadable = ControllerState { version, ..ControllerState::default() };
-        Some(serde_json::from_value(value.clone()).unwrap_or(unreadable))
-    };
-    VariantAutoscalingStatus {
-        // The schema's default is below 0.
-        observed_generation: field("observedGeneration").as_i64().filter(|generation| *generation >= 0),
-        desired_optimized_alloc: alloc(&field("desiredOptimizedAlloc")),
-        current_replicas: serde_json::from_value(field("currentReplicas")).ok(),
-        actuation: serde_json::from_value(field("actuation")).ok(),
-        mode: serde_json::from_value(field("mode")).ok(),
-        learned: serde_json::from_value(field("learned")).ok(),
-        cold_start_seconds: serde_json::from_value(field("coldStartSeconds")).ok(),
-        controller_state: state(&field("controllerState")),
-        conditions: match field("conditions") {
-            Value::Array(items) => {
-                items.into_iter().filter_map(|it| serde_json::from_value(it).ok()).collect()
-            }
-            _ => Vec::new(),
-        },
-    }
-}
-
 fn parse_spec(object: &DynamicObject) -> Result<ParsedSpec, VariantError> {
     let invalid = |problem: String| VariantError::Invalid(problem);
-    if let Some(problems) = validation::violations(object) {
-        return Err(invalid(problems));
+    // The webhook can be off, and an object can be older than a rule.
+    let verdict = validate_stored(serde_json::to_value(object).unwrap_or_default());
+    if verdict.is_denied() {
+        return Err(invalid(verdict.message()));
     }
     let spec = object.data.get("spec").cloned().unwrap_or_default();
     let spec: VariantAutoscalingSpec = serde_json::from_value(spec)

@@ -3,19 +3,18 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
+use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::DynamicObject;
-use serde::Deserialize;
 use serde_json::Value;
+use wva_objects::servers::PodGroup;
+use wva_objects::template::{Template, pod_group};
+use wva_objects::{Owner, ReplicaTemplate};
 use wva_runtime::cache::Projection;
-use wva_scaling::servers::PodGroup;
 
-use super::objects::Owner;
 use crate::model::demand::{PodDemand, ReplicaDemand, WorkerDemand};
 use crate::model::keys::Replicas;
 use crate::observe::pools::Labels;
-use crate::observe::template::{self, Template};
 
 /// Labels of a pod template that are kept: tenants may store a megabyte of them.
 const MAX_LABELS: usize = 64;
@@ -96,20 +95,21 @@ impl Workload {
         let read = |set: &DynamicObject| {
             let number = |path: &str| set.data.pointer(path).and_then(Value::as_i64);
             let replicas = |path: &str| number(path).and_then(|n| i32::try_from(n).ok());
-            let group = set.data.pointer("/spec/leaderWorkerTemplate").and_then(group_template);
             let counts = (replicas("/status/replicas"), replicas("/status/readyReplicas"));
-            let demand = set.data.pointer("/spec/leaderWorkerTemplate").and_then(group_demand);
-            let (template, group) = group.unzip();
-            let template = template.unwrap_or_default();
-            let workload = Self::new(&set.metadata, replicas("/spec/replicas"), counts, template);
-            Self { group: group.flatten(), demand, ..workload }
+            let replica = ReplicaTemplate::from_workload(&set.data).ok();
+            let replica = replica.as_ref();
+            let template = replica.map(|r| (Some(Template::for_replica(r)), pod_labels(&r.labels)));
+            let workload =
+                Self::new(&set.metadata, replicas("/spec/replicas"), counts, template.unwrap_or_default());
+            Self { group: replica.and_then(pod_group), demand: replica.map(group_demand), ..workload }
         };
         Projection { read, is_same: Some(Self::is_same_object) }
     }
 }
 
 fn pod_template(template: &PodTemplateSpec) -> (Option<Template>, Labels) {
-    (template.spec.as_ref().map(Template::new), pod_labels(template))
+    let labels = template.metadata.iter().flat_map(|meta| meta.labels.iter().flatten());
+    (template.spec.as_ref().map(Template::new), pod_labels(labels))
 }
 
 fn pod_demand(template: &PodTemplateSpec) -> Option<Arc<ReplicaDemand>> {
@@ -117,55 +117,27 @@ fn pod_demand(template: &PodTemplateSpec) -> Option<Arc<ReplicaDemand>> {
     Some(Arc::new(ReplicaDemand { leader, workers: None }))
 }
 
-/// Of a leader and `size - 1` workers.
-fn group_demand(group: &Value) -> Option<Arc<ReplicaDemand>> {
-    let pod = |name: &str| {
-        let template = PodTemplateSpec::deserialize(group.get(name)?).ok()?;
-        template.spec.as_ref().map(PodDemand::new)
-    };
-    let worker = pod("workerTemplate");
-    let leader = pod("leaderTemplate").or_else(|| worker.clone())?;
-    let size = group.get("size").and_then(Value::as_u64).unwrap_or(1);
-    let count = u32::try_from(size.saturating_sub(1)).unwrap_or(u32::MAX);
-    let workers = worker.filter(|_| count > 0).map(|pod| Box::new(WorkerDemand { pod, count }));
-    Some(Arc::new(ReplicaDemand { leader, workers }))
+fn group_demand(replica: &ReplicaTemplate) -> Arc<ReplicaDemand> {
+    let workers = replica.workers.as_ref().map(|workers| {
+        let count = u32::try_from(workers.count).unwrap_or(u32::MAX);
+        Box::new(WorkerDemand { pod: PodDemand::new(&workers.pod), count })
+    });
+    Arc::new(ReplicaDemand { leader: PodDemand::new(&replica.leader), workers })
 }
 
-fn pod_labels(template: &PodTemplateSpec) -> Labels {
-    let labels = template.metadata.iter().flat_map(|meta| meta.labels.iter().flatten());
-    let labels = labels.take(MAX_LABELS);
+fn pod_labels<'a>(labels: impl IntoIterator<Item = (&'a String, &'a String)>) -> Labels {
+    let labels = labels.into_iter().take(MAX_LABELS);
     Labels::new(labels.map(|(key, value)| (key, value.as_str())))
-}
-
-type LabelledTemplate = (Option<Template>, Labels);
-
-/// A leader and `size - 1` workers. Without a leader template the leader uses the worker template.
-fn group_template(group: &Value) -> Option<(LabelledTemplate, Option<PodGroup>)> {
-    let pod = |name: &str| -> Option<(PodSpec, Labels)> {
-        let template = PodTemplateSpec::deserialize(group.get(name)?).ok()?;
-        let labels = pod_labels(&template);
-        Some((template.spec?, labels))
-    };
-    let worker = pod("workerTemplate");
-    let (leader, labels) = pod("leaderTemplate").or_else(|| worker.clone())?;
-    let workers = group.get("size").and_then(Value::as_u64).unwrap_or(1).saturating_sub(1);
-    let mut all = Template::new(&leader);
-    if let Some((worker, _)) = &worker {
-        all.add_workers(&Template::new(worker), workers);
-    }
-    let serving = worker.map(|(worker, _)| template::serving_pods(&worker)).unwrap_or_default();
-    let pods = u32::try_from(workers.saturating_add(1)).unwrap_or(u32::MAX);
-    Some(((Some(all), labels), (pods > 1).then_some(PodGroup { pods, serving })))
 }
 
 #[cfg(test)]
 mod tests {
     use kube::runtime::watcher::Event;
     use serde_json::json;
+    use wva_objects::servers::ServingPods;
+    use wva_runtime::cache::Writer;
 
     use super::*;
-    use wva_runtime::cache::Writer;
-    use wva_scaling::servers::ServingPods;
 
     fn deployment(uid: &str, replicas: u32, deleted: Option<&str>) -> Deployment {
         serde_json::from_value(json!({

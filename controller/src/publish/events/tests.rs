@@ -8,12 +8,12 @@ use tokio::sync::watch;
 use wva_crds::events::EventSource;
 use wva_crds::{ConditionReason, ConditionStatus};
 use wva_fakes::{FakeApi, Reply};
+use wva_objects::orphan::OrphanEvidence;
 
 use super::reporter::WRITE_TIMEOUT;
 use super::*;
 use crate::fixture::{Cluster, decision, key, publication, published, replicas, without_target};
 use crate::model::conditions::ConditionDraft;
-use crate::model::orphan::OrphanEvidence;
 use crate::observe::variants::Ownership;
 
 fn variant(variant: Value, config: Value) -> PublishedVariant {

@@ -8,11 +8,11 @@ use jiff::{SignedDuration, Timestamp};
 use kube::core::{Selector, SelectorExt};
 use serde::Serialize;
 use wva_crds::names::UNRESOLVED_ACCELERATOR;
+use wva_objects::status::MAX_TARGET_AGE;
 use wva_runtime::age;
 use wva_scaling::snapshot::Mode;
 
 use super::{API_VERSION, LEGACY_METRIC, METRIC};
-use crate::model::moment::MAX_TARGET_AGE;
 use crate::observe::watches::variant::Variant;
 
 /// Age by which a target must be confirmed. The rest of [`MAX_TARGET_AGE`] is for the cycle and its write.

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 use wva_crds::{ConditionReason, ConditionType};
+use wva_objects::WorkloadKey;
 use wva_scaling::snapshot::{Mode, Variant};
 use wva_scaling::{Decision, Reason};
 
 use super::{Exported, ExportedVariants, VariantSeries, family};
 use crate::model::conditions::ConditionDraft;
-use crate::model::keys::WorkloadKey;
 use crate::observe::workloads;
 
 impl VariantSeries {

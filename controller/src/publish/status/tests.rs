@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use tokio::sync::watch;
 use wva_crds::LearnedCurves;
 use wva_fakes::{FakeApi, Reply};
-use wva_scaling::servers::ServingPods;
+use wva_objects::WorkloadKey;
+use wva_objects::servers::ServingPods;
 use wva_scaling::snapshot::ThroughputMemory;
 use wva_scaling::{Snapshot, decide};
 
@@ -13,7 +14,6 @@ use super::*;
 use crate::cycle::conditions::conditions;
 use crate::cycle::conditions::tests::no_target;
 use crate::fixture::{self, Cluster, decision, key, published, replicas, without_target};
-use crate::model::keys::WorkloadKey;
 use crate::model::step::{DueStep, Step};
 use crate::observe::variants::Ownership;
 

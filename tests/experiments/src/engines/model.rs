@@ -9,8 +9,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::{Value, json};
+use wva_objects::servers::{MODEL_SERVERS, ServerSignal};
 use wva_scaling::Snapshot;
-use wva_scaling::servers::{MODEL_SERVERS, ServerSignal};
 use wva_scaling::snapshot::Replica;
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture, saturation_map};
 use wva_testbed::install::{Install, get};
@@ -198,7 +198,7 @@ pub(super) fn missing_signals(page: &str) -> Vec<ServerSignal> {
     };
     let [vllm, ..] = &MODEL_SERVERS;
     let is_missing =
-        |metrics: &[wva_scaling::servers::ServerMetric]| !metrics.iter().any(|metric| has(metric.name));
+        |metrics: &[wva_objects::servers::ServerMetric]| !metrics.iter().any(|metric| has(metric.name));
     vllm.signals.iter().filter(|(_, metrics)| is_missing(metrics)).map(|(signal, _)| *signal).collect()
 }
 

@@ -4,9 +4,9 @@
 use serde_json::Value;
 
 use super::AutoscalerFacts;
-use crate::facts::at;
 use crate::rule::{Check, Rule, WARN};
 use crate::text::show;
+use wva_objects::json::at;
 
 /// Annotations of KEDA that stop a ScaledObject, and what they stop.
 const PAUSES: [Pause; 4] = [

@@ -3,10 +3,10 @@
 use k8s_openapi::ByteString;
 use serde_json::Value;
 
-use crate::facts::at;
 use crate::maps::DENY;
 use crate::rule::{Check, Rule};
 use crate::text::join_field;
+use wva_objects::json::at;
 
 pub(crate) const UNREAD: Rule = Rule {
     code: "WVA-CM-008",

@@ -9,9 +9,10 @@ use wva_crds::names::RESTART_REVISION_ANNOTATION;
 use wva_crds::settings::Value as SettingValue;
 use wva_crds::settings::map::MapText;
 
-use crate::facts::{Operation, at};
+use crate::facts::Operation;
 use crate::maps::names::{MapRole, MapScope};
 use crate::maps::parse::{Bounds, Entries};
+use wva_objects::json::at;
 
 /// A re-created map is compared with these settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

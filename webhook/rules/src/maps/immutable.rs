@@ -7,13 +7,14 @@ use wva_crds::names::RESTART_REVISION_ANNOTATION;
 use wva_crds::settings::map::{ConfigKey, Layout};
 use wva_crds::settings::{SETTINGS, Setting, Value as SettingValue};
 
-use crate::facts::{Operation, at};
+use crate::facts::Operation;
 use crate::maps::facts::{MapFacts, RunningSource, RunningValue};
 use crate::maps::main_map::{entry_field, field, quote_redacted};
 use crate::maps::{DENY, WARN};
 use crate::owner::Owner;
 use crate::rule::{Check, Rule};
 use crate::text::{quote, shell_quote};
+use wva_objects::json::at;
 
 /// Its denial also creates an event.
 pub const IMMUTABLE: &str = "WVA-CM-001";

@@ -74,7 +74,7 @@ pub(crate) const DATA: Rule = Rule {
               YAML after `|`",
     docs: "`data` must map text to text. The API server denies anything else; `wva validate` reports it earlier.",
     check: Check::ConfigMap(|facts, out| {
-        let Some(data) = crate::facts::at(facts.object, &["data"]) else { return };
+        let Some(data) = wva_objects::json::at(facts.object, &["data"]) else { return };
         let Some(map) = data.as_object() else {
             out.add_value(data);
             out.set_basis(data.clone());

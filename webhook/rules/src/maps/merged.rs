@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use wva_crds::entries::{Conflict, DEFAULT_ENTRY, EntryIndex, Order, Saturation, SaturationEntry, Scoped};
 
-use crate::facts::at;
 use crate::maps::facts::MapFacts;
 use crate::maps::main_map::entry_field;
 use crate::maps::names::{MapRole, MapScope};
@@ -14,6 +13,7 @@ use crate::maps::{DENY, WARN};
 use crate::rule::{Check, Rule, Scope};
 use crate::text::{quote, shorten};
 use crate::va::model::is_model;
+use wva_objects::json::at;
 
 pub(crate) const NO_MODEL: Rule = Rule {
     code: "WVA-CM-024",

@@ -3,10 +3,10 @@
 use serde_json::Value;
 use wva_crds::names::DEFAULT_VARIANT_COST;
 
-use crate::facts::at;
 use crate::rule::{Check, DENY, Rule, Scope, WARN};
 use crate::syntax::is_decimal;
 use crate::text::{quote, shorten};
+use wva_objects::json::at;
 
 /// Same limit as in the CRD: all numbers of up to 308 digits are finite in 64-bit floating point.
 const MAX_COST_CHARS: usize = 308;

@@ -4,8 +4,8 @@ use serde_json::Value;
 use wva_crds::intent::{Mode, stated_accelerator};
 use wva_crds::names::{ACCELERATOR_LABEL, MODE_ANNOTATION, POD_DELETION_COST_ANNOTATION};
 
-use crate::facts::Target;
 use crate::rule::{Check, DENY, Rule, WARN};
+use wva_objects::Target;
 
 pub(crate) const ACCELERATOR_SHORT: Rule = Rule {
     code: "WVA-VA-016",

@@ -3,10 +3,10 @@
 use serde_json::Value;
 use wva_crds::intent::{Mode, stated_accelerator};
 use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, UNRESOLVED_ACCELERATOR};
+use wva_objects::series::{Contradiction, SeriesLabels, VARIANT_LABEL, shorten_name};
 
 use crate::facts::Facts;
 use crate::rule::{Check, Rule, Scope, WARN};
-use crate::series::{Contradiction, SeriesLabels, short};
 
 const FIELD: &str = "spec.scaleTargetRef";
 
@@ -44,7 +44,7 @@ pub(crate) const NO_MATCH: Rule = Rule {
             if let Some(Some(Contradiction { selected, actual })) = contradictions.next()
                 && contradictions.all(|c| c.is_some())
             {
-                out.add(format!("{} selects {selected}", short(&reader.name)), actual);
+                out.add(format!("{} selects {selected}", shorten_name(&reader.name)), actual);
             }
         }
     }),
@@ -56,7 +56,7 @@ fn series_labels<'a>(facts: &Facts<'a>) -> SeriesLabels<'a> {
     let mut all = SeriesLabels::default();
     // Not `generateName`.
     if let Some(name) = facts.get(&["metadata", "name"]).and_then(Value::as_str) {
-        all.add("variant_name", [Some(name)]);
+        all.add(VARIANT_LABEL, [Some(name)]);
     }
     if let Some(namespace) = facts.namespace_name() {
         // With `honorLabels: false`, Prometheus stores the label as `exported_namespace` and sets `namespace` to that

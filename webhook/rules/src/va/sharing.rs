@@ -3,9 +3,10 @@
 
 use wva_crds::names::{ALLOW_SHARED_TARGET_ANNOTATION, INSTANCE_LABEL};
 
-use crate::facts::{Facts, OtherVariant, Target, precedence};
+use crate::facts::{Facts, OtherVariant, precedence};
 use crate::rule::{Check, DENY, Rule, Scope, WARN};
 use crate::text::quote;
+use wva_objects::Target;
 
 const FIELD: &str = "spec.scaleTargetRef";
 const READS: &[&[&str]] = &[

@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
-use crate::facts::{Facts, Target};
+use crate::facts::Facts;
 use crate::rule::{Check, DENY, Rule, Scope, WARN};
 use crate::syntax::{MAX_SUBDOMAIN_CHARS, is_subdomain};
 use crate::text::{quote, shorten};
+use wva_objects::Target;
 
 /// Same kinds as in the CRD.
 const NOT_SCALABLE: &[&str] =

@@ -2,9 +2,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
-use wva_rules::{
-    Facts, InstanceScope, MetricReader, NamespaceState, Operation, SeriesSelector, mutate, validate,
-};
+use wva_objects::{MetricReader, SeriesSelector};
+use wva_rules::{Facts, InstanceScope, NamespaceState, Operation, mutate, validate};
 
 use crate::{
     ACCELERATOR, INSTANCE, MODE, SHARED, assert_absent, assert_denied, assert_warned, find, other, va,

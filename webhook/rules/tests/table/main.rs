@@ -11,7 +11,8 @@ mod object;
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use wva_rules::{Facts, Operation, OtherVariant, Severity, Target, Verdict, apply_defaults, validate};
+use wva_objects::Target;
+use wva_rules::{Facts, Operation, OtherVariant, Severity, Verdict, apply_defaults, validate};
 
 const ACCELERATOR: &str = "inference.optimization/acceleratorName";
 const INSTANCE: &str = "wva.llmd.ai/controller-instance";

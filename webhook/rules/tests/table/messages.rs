@@ -2,9 +2,9 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
+use wva_objects::{MetricReader, Target};
 use wva_rules::{
-    Facts, MAX_WARNING_BYTES, MAX_WARNING_CHARS, MetricReader, NamespaceState, OtherVariant, Target, Verdict,
-    validate,
+    Facts, MAX_WARNING_BYTES, MAX_WARNING_CHARS, NamespaceState, OtherVariant, Verdict, validate,
 };
 
 use crate::{ACCELERATOR, INSTANCE, MODE, assert_absent, assert_warned, update, va};

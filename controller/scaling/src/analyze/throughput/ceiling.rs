@@ -2,9 +2,9 @@
 //! as many as it may. Arguments can be out of sight, or overruled by the server.
 
 use super::arrivals::EngineInterval;
-use crate::analyze::engine_args::EngineArgs;
 use crate::snapshot::{Ceiling, Curve, Role};
 use crate::units::amount;
+use wva_objects::engine_args::EngineArgs;
 
 /// Waiting requests of an engine that is full: fewer may be about to start.
 const WAITING: f64 = 3.0;

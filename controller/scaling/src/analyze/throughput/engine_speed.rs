@@ -4,10 +4,10 @@ use super::capacity::{self, ConcurrencyLimits, RequestShape};
 use super::ceiling;
 use super::demonstrated;
 use super::learning::{self, Times};
-use crate::analyze::engine_args::EngineArgs;
 use crate::snapshot::{Curve, Role, ThroughputMemory};
 use crate::units::{count, to_finite};
 use crate::view::{ModelView, Sample, VariantView};
+use wva_objects::engine_args::EngineArgs;
 
 /// Variants up to this share of the total throughput do not bound the concurrency of the others.
 const SMALL_SHARE: f64 = 0.1;

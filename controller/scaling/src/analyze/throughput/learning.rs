@@ -3,9 +3,9 @@
 
 use super::arrivals::EngineInterval;
 use super::prompts::prompt_equation;
-use crate::analyze::engine_args::EngineArgs;
 use crate::snapshot::{Curve, Role, SpeedEstimate, StepTimes};
 use crate::units::{Amount, amount, seconds, to_duration, to_finite};
+use wva_objects::engine_args::EngineArgs;
 
 /// Prior of `a`, `b` and `c`: 25 ms, 0.23 ms, 0.1 ms.
 const PRIOR: [f64; 3] = [0.025, 0.000_23, 0.000_1];

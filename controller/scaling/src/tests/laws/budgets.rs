@@ -9,7 +9,7 @@ use crate::reason::Reason;
 use crate::snapshot::{Mode, Snapshot};
 use crate::tests::generate::any_case;
 use crate::{Decision, Stage, decide};
-use wva_crds::hardware::accelerator_key;
+use wva_objects::hardware::accelerator_key;
 
 /// Decided in an earlier cycle, or by a user.
 const COMMITTED: [&str; 4] = ["SafetyNet", "WakeHold", "Paused", "Fixed"];

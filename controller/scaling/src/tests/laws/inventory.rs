@@ -8,7 +8,7 @@ use super::{has_reason, is_taken, remove_budgets, variant_of};
 use crate::decide;
 use crate::snapshot::Mode;
 use crate::tests::generate::any_case;
-use wva_crds::hardware::accelerator_key;
+use wva_objects::hardware::accelerator_key;
 
 proptest! {
     #[test]

@@ -9,7 +9,7 @@ use crate::snapshot::{Inventory, Model, Priority, Snapshot};
 use crate::tests::fixture::snapshot;
 use crate::tests::generate::any_case;
 use crate::{Decision, Reason, Step, decide};
-use wva_crds::hardware::accelerator_key;
+use wva_objects::hardware::accelerator_key;
 
 fn decisions_of(snapshot: &Snapshot, model: &Model) -> Vec<Decision> {
     let same = |d: &Decision| (&d.namespace, &d.model_id) == (&model.namespace, &model.model_id);

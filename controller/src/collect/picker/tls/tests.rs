@@ -2,6 +2,11 @@
 
 use std::net::SocketAddr;
 
+use tokio_util::sync::CancellationToken;
+use wva_fakes::TempFolder;
+use wva_fakes::tls::{Ca, tls_config};
+use wva_runtime::server::{Limits, serve};
+
 use super::*;
 use crate::collect::page::PageError;
 use crate::collect::picker::PickerKey;
@@ -9,8 +14,6 @@ use crate::collect::picker::fetch::PageFetcher;
 use crate::collect::picker::page::PickerPage;
 use crate::collect::picker::pod::PickerPod;
 use crate::collect::picker::selection::PickerQuery;
-use crate::collect::prometheus::tests::TempFolder;
-use crate::collect::prometheus::tests::tls::{Ca, serve_tls};
 
 /// A picker `epp` of the namespace `ns` behind TLS.
 fn picker(ca: &Ca, clients: Option<&Ca>) -> SocketAddr {
@@ -18,7 +21,12 @@ fn picker(ca: &Ca, clients: Option<&Ca>) -> SocketAddr {
     let address = listener.local_addr().unwrap();
     let page = || std::future::ready("llm_d_epp_info 1\n");
     let router = axum::Router::new().route("/metrics", axum::routing::get(page));
-    serve_tls(listener, router, ca, "epp.ns.svc", clients);
+    listener.set_nonblocking(true).unwrap();
+    let (config, _) = tls_config(ca, "epp.ns.svc", clients);
+    let second = Duration::from_secs(1);
+    let limits =
+        Limits { handshake: second, head: second, drain: Duration::ZERO, ..Limits::new("tests", 64) };
+    tokio::spawn(serve(listener, Some(config), router, limits, CancellationToken::new()));
     address
 }
 

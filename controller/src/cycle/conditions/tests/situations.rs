@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
+use wva_objects::autoscaler::{AutoscalerKind, AutoscalerName};
+use wva_objects::signal::{SignalProblem, SignalVerdict};
+
 use super::*;
 use crate::cycle::follow::{FollowState, SignalLook};
 use crate::model::moment::Moment;
-use crate::model::signal_problem::SignalProblem;
-use crate::observe::signal::SignalVerdict;
-use crate::observe::watches::{AutoscalerKind, AutoscalerName};
 
 struct Situation {
     name: &'static str,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::resource::v1 as api;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use wva_crds::hardware::Driver;
+use wva_objects::hardware::Driver;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Slice {
