@@ -109,7 +109,7 @@ INTRO
     $1 == "#" { section(); printf "\n## %s\n", $2; next }
     { key[++keys] = $1; gsub(/^"|"$/, "", $3); row[keys] = "| `" $1 "` | " ($3 == "" ? "empty" : "`" $3 "`") " | " $4 " |" }
     END { section() }' <<<"$rows" |
-    sed -E 's#docs/reference/([a-z-]+)\.md#[\1](\1.md)#g; s#docs/([a-z/-]+)/([a-z-]+)\.md#[\2](../\1/\2.md)#g'
+    sed -E 's#([^/])docs/reference/([a-z-]+)\.md#\1[\2](\2.md)#g; s#([^/])docs/([a-z/-]+)/([a-z-]+)\.md#\1[\3](../\2/\3.md)#g'
 }
 
 rows=$(rows)

@@ -108,7 +108,7 @@ displayName: .*||no displayName
 WRONG
 
 echo "== links of the chart and the documents"
-broken=$(grep -rhoE "https://(github\.com|raw\.githubusercontent\.com)/[^ )\"'>#]*" "$chart" "$out/release/tree" "$assets/krew.yaml" "$assets/install-cli.sh" "$out/release/notes.md" | sort -u |
+broken=$(grep -rhoE "https://(github\.com|raw\.githubusercontent\.com)/[^ )\"'>#\`]*" "$chart" "$out/release/tree" "$assets/krew.yaml" "$assets/install-cli.sh" "$out/release/notes.md" | sort -u |
   sed -nE "s#^https://(github\.com/$repository/(blob|tree)|raw\.githubusercontent\.com/$repository)/##p" | while IFS= read -r link; do
     [[ $link == "v$version/"* ]] && { [ -e "${link#"v$version/"}" ] || [ -d "${link#"v$version/"}" ]; } || echo "$link"
   done)
