@@ -82,7 +82,7 @@ chart=$out/pulled/charts/workload-variant-autoscaler
 # An image of your own replaces repository and tag.
 own=$("$HELM" template wva "$chart" --set wva.prometheus.baseURL=http://p,image.repository=mine/wva,image.tag=v1)
 holds "$own" 'image: "mine/wva:v1"' "an own image"
-holds "$own" "image: \"mine/wva-cli@$cli_digest\"" "the commands beside an own image"
+holds "$own" "image: \"mine/wva-cli@$cli_digest\"" "the commands for an own image"
 for profile in "$chart"/values-*.yaml; do
   "$HELM" template wva "$chart" -f "$profile" --set wva.prometheus.baseURL=http://p,llmd.namespace=n > /dev/null 2> "$out/profile.err" || fault "$(basename "$profile"): $(cat "$out/profile.err")"
 done

@@ -72,8 +72,7 @@ fn architecture_page_names_every_task() {
         files.values().map(|file| without_tests(&fs::read_to_string(file).unwrap())).collect();
     let started = |text: &str| -> Vec<String> {
         let calls = [".spawn(", ".spawn_leading(", ".start_file_certs("].map(|call| text.split(call).skip(1));
-        let argument =
-            |call: &str| call.trim_start().strip_prefix('"')?.split('"').next().map(str::to_owned);
+        let argument = |call: &str| call.trim_start().strip_prefix('"')?.split('"').next().map(str::to_owned);
         calls.into_iter().flatten().filter_map(argument).collect()
     };
     let started: Vec<String> = texts.iter().flat_map(|text| started(text)).collect();
@@ -97,10 +96,15 @@ fn finds_cycles_and_nested_imports() {
         ("a::own", ""),
         ("b", "use crate::a::{Item, Name};\nfn f() { crate::a::f(); }"),
     ];
-    let module = |path: &str| path.split("::").filter(|s| !s.is_empty()).map(str::to_owned).collect::<Module>();
+    let module =
+        |path: &str| path.split("::").filter(|s| !s.is_empty()).map(str::to_owned).collect::<Module>();
     let files = files.map(|(path, text)| (module(path), text.to_owned()));
     let found = imports_of(&BTreeMap::from(files)).remove(&module("b")).unwrap();
-    assert_eq!(found, BTreeSet::from([module("a"), module("a::own")]), "re-exports lead to where they come from");
+    assert_eq!(
+        found,
+        BTreeSet::from([module("a"), module("a::own")]),
+        "re-exports lead to where they come from"
+    );
     assert_eq!(without_tests("a\n#[cfg(test)]\nmod tests {\n b\n}\nc"), "a\n\nc");
 }
 
@@ -148,7 +152,8 @@ fn origin(mut path: Module, names: &BTreeMap<Module, BTreeMap<String, Module>>) 
 /// Names that a module has by `use`, also of its children, with their paths from the root of the crate.
 fn imported_names(text: &str, module: &[String]) -> BTreeMap<String, Module> {
     let mut all = BTreeMap::new();
-    let is_child = |name: &str| [format!("mod {name};"), format!("mod {name} {{")].iter().any(|m| text.contains(m));
+    let is_child =
+        |name: &str| [format!("mod {name};"), format!("mod {name} {{")].iter().any(|m| text.contains(m));
     for statement in text.split(';') {
         let Some((before, tree)) = statement.rsplit_once("use ") else { continue };
         let visibility = before.rsplit(['}', '\n']).next().unwrap_or_default().trim();
@@ -250,7 +255,8 @@ fn expand(tree: &str, prefix: &mut Module, visit: &mut impl FnMut(&[String], &st
     });
     for branch in branches.map(str::trim).filter(|branch| !branch.is_empty()) {
         let (path, rest) = branch.split_once('{').unwrap_or((branch, ""));
-        let (path, name) = path.split_once(" as ").map_or((path, None), |(path, name)| (path, Some(name.trim())));
+        let (path, name) =
+            path.split_once(" as ").map_or((path, None), |(path, name)| (path, Some(name.trim())));
         let segments =
             path.split("::").map(str::trim).filter(|segment| !segment.is_empty() && *segment != "self");
         let before = prefix.len();

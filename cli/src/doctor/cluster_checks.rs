@@ -124,9 +124,13 @@ fn prometheus(facts: &Facts) -> Option<Finding> {
     let found = facts.variants.iter().filter_map(|v| condition(v, ConditionType::MetricsAvailable.as_str()));
     let failing: Vec<&Value> = found.clone().filter(|c| is_prometheus_error(c)).collect();
     if let Some(first) = failing.first() {
-        let (error, _) = text(first, "/message").split_once(". Using").unwrap_or((text(first, "/message"), ""));
+        let (error, _) =
+            text(first, "/message").split_once(". Using").unwrap_or((text(first, "/message"), ""));
         return Some(Finding::broken(
-            format!("does not answer the controller, which holds the targets of {}: {error}", count(failing.len(), "variant")),
+            format!(
+                "does not answer the controller, which holds the targets of {}: {error}",
+                count(failing.len(), "variant")
+            ),
             "check that Prometheus runs, and PROMETHEUS_BASE_URL of the controller (docs/operations/outages.md)",
         ));
     }

@@ -56,7 +56,7 @@ pub(crate) fn is_full_run() -> bool {
     std::env::var_os("FULL").is_some_and(|full| full == "1")
 }
 
-/// The program wva, beside which the manager is: in the folder `WVA_PROGRAMS`, such as that of a release build, or the debug
+/// The program wva, in a folder with the manager: `WVA_PROGRAMS`, such as that of a release build, or the debug
 /// build of these tests.
 pub(crate) fn program_path() -> PathBuf {
     let folder = std::env::var_os("WVA_PROGRAMS").map(PathBuf::from);

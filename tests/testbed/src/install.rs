@@ -35,7 +35,7 @@ pub(crate) const UP: Duration = Duration::from_mins(3);
 /// Options of an install.
 #[derive(Clone, Debug)]
 pub struct InstallOptions {
-    /// The program wva; the manager beside it is installed.
+    /// The program wva; the manager in the same folder is installed.
     pub wva: PathBuf,
     /// Additional settings, as environment variables.
     pub env: Vec<(String, String)>,

@@ -69,7 +69,7 @@ type Ports = BTreeMap<u16, u16>;
 struct Node {
     client: kube::Client,
     runs: Pods,
-    /// The program of the image of commands; that of the controller's image is beside it.
+    /// The program of the image of commands; that of the controller is in the same folder.
     wva: PathBuf,
     data: PathBuf,
     /// Data folder of the testbed, for Prometheus' targets, if Prometheus runs.
@@ -93,7 +93,7 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// Starts the kubelet on a testbed with [`crate::Options::kubelet`], with this program and the manager beside it in the images.
+    /// Starts the kubelet on a testbed with [`crate::Options::kubelet`], with this program and the manager of its folder in the images.
     pub async fn start(testbed: &Testbed, wva: &Path) -> anyhow::Result<Self> {
         container::supported().await?;
         let manager = manager(wva);

@@ -80,10 +80,7 @@ fn finding(
         let remedy = pod.advice.clone();
         let look =
             || format!("kubectl logs -n {namespace} {name}; check its port, scheme and NetworkPolicies");
-        return Finding::warning(
-            format!("{place}, {age} ago: {error}"),
-            remedy.unwrap_or_else(look),
-        );
+        return Finding::warning(format!("{place}, {age} ago: {error}"), remedy.unwrap_or_else(look));
     }
     let flow_control = match flow_control.as_str() {
         "On" => "flow control",
@@ -95,8 +92,7 @@ fn finding(
         [] => "no model names".to_owned(),
         names => format!("model names {}", first_names(names.iter().map(String::as_str))),
     };
-    let message =
-        format!("{place}, {age} ago: 200, {} kB, {flow_control}; {found}; {names}", bytes / 1000);
+    let message = format!("{place}, {age} ago: 200, {} kB, {flow_control}; {found}; {names}", bytes / 1000);
     if !pod.is_picker {
         let remedy =
             format!("name the port of the picker of {model} by endpoint_picker in the scale-to-zero map");

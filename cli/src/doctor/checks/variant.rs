@@ -27,7 +27,8 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     if !broken.is_empty() {
         return broken;
     }
-    let age = variant.target_age().map(|age| format!(", target confirmed {} ago", rounded(age.unsigned_abs())));
+    let age =
+        variant.target_age().map(|age| format!(", target confirmed {} ago", rounded(age.unsigned_abs())));
     let mode = variant.mode().unwrap_or_default();
     vec![Finding::fine(format!("accepted, mode {mode}{}", age.unwrap_or_default()))]
 }

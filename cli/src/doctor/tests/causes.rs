@@ -31,7 +31,11 @@ fn prometheus_that_is_down_is_a_line_of_its_own() {
         report.contains("BROKEN prometheus  does not answer the controller, which holds the targets of 1 variant: Prometheus at http://p did not answer\n"),
         "{report}"
     );
-    check("", &["?      scrape      what the pods report is not known while Prometheus does not answer"], outage);
+    check(
+        "",
+        &["?      scrape      what the pods report is not known while Prometheus does not answer"],
+        outage,
+    );
     assert!(cluster_report(|_| {}).contains("ok     prometheus  answers the controller\n"));
 }
 
@@ -51,7 +55,8 @@ fn an_hpa_that_reads_another_variant_is_the_broken_link() {
     check("autoscaler", &["published, according to the status"], |w| {
         w.signals.clear();
         w.external_values = Ok(Vec::new());
-        w.api_service = Some(json!({"spec": {"service": {"namespace": "wva", "name": "wva-webhook-service"}}}));
+        w.api_service =
+            Some(json!({"spec": {"service": {"namespace": "wva", "name": "wva-webhook-service"}}}));
         w.hpas[0]["spec"]["metrics"][0]["external"]["metric"]["selector"]["matchLabels"] =
             json!({"variant_name": "other", "exported_namespace": "prod"});
     });

@@ -23,7 +23,7 @@ const SERVED: [(&str, &str); 5] = [
 /// Prometheus URL of a control plane without Prometheus: a port without a listener.
 const NO_PROMETHEUS: &str = "http://127.0.0.1:9";
 
-/// The manager beside a program wva.
+/// The manager in the folder of a program wva.
 pub fn manager(wva: &Path) -> PathBuf {
     wva.with_file_name("manager")
 }
