@@ -31,10 +31,8 @@ fn api(items: &Value) -> FakeApi {
 
 fn put_service(fake: &FakeApi, kind: &str, ready: Option<bool>) {
     let metadata = json!({"name": "wva-webhook"});
-    fake.put(
-        "/api/v1/namespaces/wva/services/wva-webhook",
-        json!({"metadata": metadata, "spec": {"type": kind}}),
-    );
+    let service = json!({"metadata": metadata, "spec": {"type": kind}});
+    fake.put("/api/v1/namespaces/wva/services/wva-webhook", service);
     let endpoint = json!({"addresses": ["10.0.0.1"], "conditions": {"ready": ready}});
     let slice = json!({"metadata": metadata, "addressType": "IPv4", "endpoints": [endpoint]});
     fake.put("/apis/discovery.k8s.io/v1/namespaces/wva/endpointslices/wva-webhook", slice);
