@@ -43,7 +43,7 @@ Exit code: 0 printed, 1 an invalid CA file, 2 wrong usage or an unreadable file.
 
 pub(crate) fn command() -> Command {
     let command = Command::new("webhook-config")
-        .about("Print the webhook configurations, and on request the APIService")
+        .about("Print the webhook configurations, and the APIService")
         .after_help(HELP);
     install_options(command)
         .arg(policy("failure-policy", "Fail", "Failure policy for VariantAutoscalings"))

@@ -4,6 +4,7 @@ pub(crate) mod filter;
 pub(crate) mod histogram;
 pub(crate) mod page;
 pub(crate) mod picker;
+pub(crate) mod pod_model;
 pub(crate) mod sample;
 pub(crate) mod scope;
 pub(crate) mod signals;

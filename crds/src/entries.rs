@@ -3,9 +3,12 @@
 
 mod check;
 mod endpoint_picker;
+mod fault;
+mod fields;
 mod index;
 mod merge;
 mod misplaced;
+mod objectives;
 mod pattern;
 mod read;
 mod saturation;
@@ -17,15 +20,16 @@ mod units;
 
 pub use check::did_you_mean;
 pub use endpoint_picker::{EndpointPicker, InvalidEndpointPicker, PickerPods};
+pub use fault::{Fault, FaultKind};
 pub use index::EntryIndex;
 pub use merge::{Conflict, DEFAULT_ENTRY, DroppedLayer, MergedSettings, Order, Saturation, Scoped, merge};
-pub use read::{Entry, Fault, FaultKind, ParsedEntry, read_entry, read_text, read_value, yaml_value};
+pub use objectives::{Objective, parse_objectives};
+pub use read::{Entry, ParsedEntry, read_entry, read_text, read_value, yaml_value};
 pub use saturation::{AnalyzerName, Optimizer, SaturationEntry, WarmSpare};
 pub use scale_to_zero::{MAX_RETENTION, ScaleToZero, ScaleToZeroEntry};
 pub use schema::{Kind, schema, schema_text};
 pub use service_class::{
-    OLD_OBJECTIVES, Objective, ServiceClassEntry, ServiceClassList, ServiceClassModel, ServiceClassRow,
-    parse_objectives,
+    OLD_OBJECTIVES, ServiceClassEntry, ServiceClassList, ServiceClassModel, ServiceClassRow,
 };
 pub use throughput::Throughput;
 #[doc(hidden)]

@@ -217,7 +217,7 @@ fn reads_prometheus_connection_settings() {
         ("PROMETHEUS_METRICS_CACHE_CLEANUP_INTERVAL", "7s"),
         ("WVA_EARLY_SCALE_UP", "false"),
     ];
-    let all = settings(&[&[cert, key][..], &rest].concat());
+    let all = read(&[], &[&[cert, key][..], &rest].concat()).unwrap();
     assert_eq!(all.warnings, [""; 0], "all of it has an effect");
     let engine = all.engine();
     let controller = all.controller.unwrap();

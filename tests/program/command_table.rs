@@ -110,8 +110,7 @@ fn name_of_the_program_decides_what_it_does() {
         |args: &[&str]| finish(std::process::Command::new(scratch.path("kubectl-wva")).args(args), "");
     link("kubectl-wva");
     plugin(&["status", "--help"]).ends(0).prints(&["Usage: kubectl wva status"]);
-    let mut manager = std::process::Command::new(link("manager"));
-    // It starts like `wva run`.
+    let mut manager = std::process::Command::new(env!("CARGO_BIN_EXE_manager"));
     manager.args(["--print-config", "-v=4"]).env("KUBECONFIG", "/no/such/file");
     let printed = finish(manager.env("PROMETHEUS_BASE_URL", "http://p"), "").ends(0);
     printed.prints(&["V=4 "]);

@@ -10,7 +10,6 @@ mod throughput;
 mod token;
 
 use self::at_router::LoadAtRouter;
-pub(crate) use self::throughput::{reserve_estimate, speed_estimate};
 pub(crate) use self::token::OBSERVATIONS;
 use crate::draft::Draft;
 use crate::limit::Ledger;

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use super::signals::PodModel;
+use super::pod_model::PodModel;
 use crate::observe::pods::without_rank;
 
 /// Most names of models in the series of a pod. Names of models in the namespace count without a limit.

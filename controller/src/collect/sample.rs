@@ -15,10 +15,9 @@ use wva_runtime::prometheus::QueryError;
 use wva_scaling::snapshot::{MetricsAge, RouterLoad, SchedulerQueue};
 
 use super::filter::PodName;
+use super::pod_model::PodModel;
 use super::scope::Scope;
-use super::signals::{
-    CachePod, CacheRow, CompletedRow, EngineCaches, PodModel, Query, QueueKey, Retention, Rows,
-};
+use super::signals::{CachePod, CacheRow, CompletedRow, EngineCaches, Query, QueueKey, Retention, Rows};
 use super::work::CounterHistory;
 use super::{Answer, Answers};
 

@@ -15,7 +15,7 @@ use self::selector::{Selector, any_signal};
 
 pub(crate) use cache::{CacheConfig, CachePod, CacheRow, EngineCaches};
 pub(crate) use router::RouterFigure;
-pub(crate) use rows::{BucketRow, CompletedRow, PodModel, QueueKey, RouterRow, Rows};
+pub(crate) use rows::{BucketRow, CompletedRow, QueueKey, RouterRow, Rows};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Signal {

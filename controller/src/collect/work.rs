@@ -11,7 +11,7 @@ use wva_scaling::snapshot::WorkSample;
 use wva_scaling::units::Amount;
 
 use super::filter::MAX_ENGINES;
-use super::signals::PodModel;
+use super::pod_model::PodModel;
 
 /// Scrapes of an engine: three rounds.
 const MAX_SCRAPES: usize = 6;

@@ -6,8 +6,8 @@ use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::{Value, json};
 
+use super::fault::{Fault, FaultKind};
 use super::misplaced::{LIST_OF_ENTRIES, is_entry, is_list_of_entries, nested_entries};
-use super::read::{Fault, FaultKind};
 use super::schema::{Kind, schema};
 use crate::text::{join_field, nearest, quote, shorten, show};
 

@@ -5,7 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::DEFAULT_ENTRY;
 use super::check::{is_same_name, known_fields};
-use super::read::{Fault, FaultKind, yaml_value};
+use super::fault::{Fault, FaultKind};
+use super::read::yaml_value;
 use super::schema::Kind;
 
 /// Further names are only counted.

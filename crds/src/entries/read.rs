@@ -2,10 +2,10 @@
 //! code. All faults are returned together with their paths.
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::check::find_faults;
+use super::fault::{Fault, FaultKind};
 use super::misplaced::field_as_key;
 use super::schema::Kind;
 use super::{SaturationEntry, ScaleToZeroEntry};
@@ -25,55 +25,6 @@ impl Entry for SaturationEntry {
 
 impl Entry for ScaleToZeroEntry {
     const KIND: Kind = Kind::ScaleToZero;
-}
-
-/// Kinds of faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultKind {
-    /// The text is not YAML, too large, or of the wrong type.
-    Form,
-    /// Fields are entries of their own.
-    Nested,
-    /// A key appears twice.
-    Duplicate,
-    /// A field does not exist or is misspelt.
-    Unknown,
-    /// A required field is missing.
-    Missing,
-    /// A value has the wrong type or is out of range.
-    Value,
-}
-
-/// One fault of an entry.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", self.describe())]
-pub struct Fault {
-    /// Kind of the fault.
-    pub kind: FaultKind,
-    /// Path inside the entry, such as `.kvCacheThreshold` or `.data[0].slo`; empty for the whole entry.
-    pub path: String,
-    /// Description of the found value; empty if it is missing.
-    pub found: String,
-    /// Description of the expected value or the remedy; may be empty.
-    pub expected: String,
-    /// Value that was checked.
-    pub basis: Value,
-}
-
-impl Fault {
-    fn describe(&self) -> String {
-        let problem = match self.kind {
-            FaultKind::Form | FaultKind::Nested => format!("cannot read the entry: {}", self.found),
-            FaultKind::Duplicate => self.found.clone(),
-            FaultKind::Unknown => "unknown field".to_owned(),
-            FaultKind::Missing => "missing".to_owned(),
-            FaultKind::Value => format!("{} is not valid", self.found),
-        };
-        let path = self.path.strip_prefix('.').unwrap_or(&self.path);
-        let path = if path.is_empty() { String::new() } else { format!("{path}: ") };
-        let expected = if self.expected.is_empty() { String::new() } else { format!("; {}", self.expected) };
-        format!("{path}{problem}{expected}")
-    }
 }
 
 /// A parsed entry.
@@ -234,16 +185,4 @@ fn name_look_alike(fault: &mut Fault) {
     // The suggestion of a field stays.
     let is_suggestion = fault.expected.ends_with('?');
     fault.expected = if is_suggestion { format!("{} {named}", fault.expected) } else { named };
-}
-
-/// Reads an optional field that must not be `null`.
-pub(super) fn non_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
-    T::deserialize(deserializer).map(Some)
-}
-
-/// Reads optional text. Empty text counts as missing, as in maps of llm-d WVA.
-pub(super) fn non_empty_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    String::deserialize(deserializer).map(|text| Some(text).filter(|text| !text.is_empty()))
 }

@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::read::{non_empty_text, non_null};
+use super::fields::{non_empty_text, non_null};
 use super::units::{Amount, Fraction, Millis, PositiveDuration, PositiveFraction, SloTarget, schema};
 
 /// One entry of the saturation map. Missing fields are inherited.

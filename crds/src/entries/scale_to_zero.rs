@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::EndpointPicker;
-use super::read::{non_empty_text, non_null};
+use super::fields::{non_empty_text, non_null};
 use super::units::PositiveDuration;
 use crate::GoDuration;
 

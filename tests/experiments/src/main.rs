@@ -28,7 +28,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use clap::{Parser, Subcommand};
 use futures::future::LocalBoxFuture;
-use wva_testbed::install::program::manager;
+use wva_testbed::programs::manager;
 use wva_testbed::{Options, Testbed, Tools};
 
 use self::command::{duration, print_line, until_signal};

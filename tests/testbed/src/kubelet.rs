@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::install::program::manager;
+use crate::programs::manager;
 use crate::testbed::NETWORK;
 use crate::testbed::prometheus::write_targets;
 use crate::{Testbed, run};

@@ -26,6 +26,7 @@ pub mod picker;
 mod pki;
 mod ports;
 mod process;
+pub mod programs;
 mod protected;
 pub mod replicas;
 pub mod reviews;

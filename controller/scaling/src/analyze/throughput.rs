@@ -183,17 +183,21 @@ fn has_full_history(model: &ModelView, memory: &ThroughputMemory) -> bool {
     seconds(memory.watched) >= model.settings.throughput.hold_after(0.0).min(MIN_HISTORY)
 }
 
-/// `share` in percent. `None`: no reserve was learned.
-pub(crate) fn reserve_estimate(learned: &ThroughputMemory, share: f64) -> Option<ReserveEstimate> {
-    reserve::reserve_estimate(&learned.reserve, share / 100.0)
-}
+impl ThroughputMemory {
+    /// Learned reserve at a share in percent. `None`: no reserve was learned.
+    #[must_use]
+    pub fn reserve_estimate(&self, share: f64) -> Option<ReserveEstimate> {
+        reserve::reserve_estimate(&self.reserve, share / 100.0)
+    }
 
-/// `None`: too few samples.
-pub(crate) fn speed_estimate(learned: &ThroughputMemory, variant: &Variant) -> Option<SpeedEstimate> {
-    let matches = |c: &&Curve| is_curve_of(c, variant);
-    let curve = learned.curves.iter().find(matches).filter(|curve| learning::is_learned(curve))?;
-    let [a, b, c] = learning::fitted_times(curve).to_array().map(amount);
-    Some(SpeedEstimate { times: StepTimes { a, b, c }, samples: curve.samples })
+    /// Learned step times of a variant. `None`: too few samples.
+    #[must_use]
+    pub fn speed_estimate(&self, variant: &Variant) -> Option<SpeedEstimate> {
+        let matches = |c: &&Curve| is_curve_of(c, variant);
+        let curve = self.curves.iter().find(matches).filter(|curve| learning::is_learned(curve))?;
+        let [a, b, c] = learning::fitted_times(curve).to_array().map(amount);
+        Some(SpeedEstimate { times: StepTimes { a, b, c }, samples: curve.samples })
+    }
 }
 
 /// True if replicas may be removed: the history is long enough, and every replica shows what it serves.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
 
-use super::{Role, Variant};
+use super::Role;
 use crate::units::Amount;
 
 /// Counters since the start of the server, and present requests.
@@ -162,18 +162,6 @@ impl ThroughputMemory {
     pub fn aged_by(mut self, elapsed: std::time::Duration) -> Self {
         self.age = self.age.get().saturating_add(elapsed).into();
         self
-    }
-
-    /// Learned reserve at a share in percent. `None`: no reserve was learned.
-    #[must_use]
-    pub fn reserve_estimate(&self, share: f64) -> Option<ReserveEstimate> {
-        crate::analyze::reserve_estimate(self, share)
-    }
-
-    /// Learned step times of a variant. `None`: too few samples.
-    #[must_use]
-    pub fn speed_estimate(&self, variant: &Variant) -> Option<SpeedEstimate> {
-        crate::analyze::speed_estimate(self, variant)
     }
 }
 

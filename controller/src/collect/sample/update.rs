@@ -7,7 +7,8 @@ use wva_objects::servers::ServerKind;
 
 use super::TimedValue;
 use super::load::{EngineSleep, PodLoad};
-use crate::collect::signals::{PodModel, Signal};
+use crate::collect::pod_model::PodModel;
+use crate::collect::signals::Signal;
 
 /// Assumed for a value of unknown age: the window of `max_over_time(..[1m])`.
 pub(super) const WINDOW: Duration = Duration::from_mins(1);

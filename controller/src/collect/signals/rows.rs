@@ -12,6 +12,7 @@ use super::router::{RouterFigure, RouterSignal};
 use super::{Query, Signal, named, router};
 use crate::collect::filter::{ReadNames, SeriesFilter};
 use crate::collect::histogram::Bucket;
+use crate::collect::pod_model::PodModel;
 use crate::collect::work::{Counter, EngineKey, WorkRow};
 
 /// An absent label is empty, as in Prometheus.
@@ -51,15 +52,6 @@ impl Labels {
     fn state(&self) -> &str {
         present(&self.request_type).unwrap_or(&self.reason)
     }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct PodModel {
-    pub namespace: Arc<str>,
-    /// It may have a rank suffix.
-    pub pod: Arc<str>,
-    /// `model_name` of the series; empty if absent.
-    pub model_name: Arc<str>,
 }
 
 /// What tells the queues at endpoint pickers apart.

@@ -8,8 +8,9 @@ use wva_objects::WorkloadKey;
 use wva_scaling::snapshot::{MetricsAge, Replica, Variant};
 use wva_scaling::units::{Amount, Fraction, KvUsage, QueueLength};
 
+use crate::collect::pod_model::PodModel;
 use crate::collect::sample::{EngineSleep, PodCache, PodLoad, Samples, TimedValue};
-use crate::collect::signals::{CacheConfig, EngineCaches, PodModel, Query};
+use crate::collect::signals::{CacheConfig, EngineCaches, Query};
 use crate::model::keys::PodKey;
 use crate::model::moment::{Moment, truncate_to_millis};
 use crate::observe::pods::{self, WorkloadPod};

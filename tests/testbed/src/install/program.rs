@@ -1,7 +1,7 @@
 //! The program as a child process: settings of a test install, and the addresses that it logs.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -9,6 +9,7 @@ use serde_json::Value;
 use wva_crds::settings::{Kind, SETTINGS};
 
 use super::{InstallOptions, PICKER_READER, SERVICE, SYSTEM, UP, WEBHOOKS, get};
+use crate::programs::manager;
 use crate::{Process, Testbed, eventually};
 
 /// Servers in the program's log lines, and the names used here.
@@ -22,11 +23,6 @@ const SERVED: [(&str, &str); 5] = [
 
 /// Prometheus URL of a control plane without Prometheus: a port without a listener.
 const NO_PROMETHEUS: &str = "http://127.0.0.1:9";
-
-/// The manager in the folder of a program wva.
-pub fn manager(wva: &Path) -> PathBuf {
-    wva.with_file_name("manager")
-}
 
 /// A started program.
 #[derive(Debug)]

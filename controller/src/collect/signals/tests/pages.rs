@@ -9,6 +9,7 @@ use wva_scaling::snapshot::WorkSample;
 
 use super::*;
 use crate::collect::page::{self, Page, PageReader};
+use crate::collect::pod_model::PodModel;
 use crate::collect::work::{Counter, CounterHistory};
 
 pub(crate) const LOAD: &str = include_str!("../../../../../tests/fixtures/model-servers/vllm-0.32-load.txt");
