@@ -245,6 +245,7 @@ parents --set wva.enabled=true
 [ "$(deployments)" = "platform-$release-controller-manager platform-wva-controller-manager " ] || fault "an alias: $(deployments)"
 # The registry of the chart's own values has priority.
 tag=$(sed -n 's/^appVersion: //p' $chart/Chart.yaml)
+released=$(sed -n "s/^ *image: \(.*\):$tag$/\1/p" $chart/Chart.yaml | head -n 1)
 while read -r wanted arguments; do
   # shellcheck disable=SC2086 # arguments are separate words
   render --set global.imageRegistry=mirror.example/hub/ $arguments > $out/registry.yaml
@@ -252,7 +253,7 @@ while read -r wanted arguments; do
 done <<REGISTRIES
 mirror.example/hub/wva:$tag
 mirror.example/hub/team/wva:$tag --set image.repository=team/wva
-mirror.example/hub/$(sed -n "s/^ *image: [^/]*\/\(.*\):$tag$/\1/p" $chart/Chart.yaml):$tag --set image.repository=$(sed -n "s/^ *image: \(.*\):$tag$/\1/p" $chart/Chart.yaml)
+mirror.example/hub/${released#*/}:$tag --set image.repository=$released
 own.example/wva:$tag --set image.registry=own.example,image.repository=wva
 own.example:5000/wva:$tag --set image.repository=own.example:5000/wva
 REGISTRIES
