@@ -5,7 +5,6 @@ mod alerts;
 mod explain;
 mod generate;
 mod groups;
-mod objectives;
 mod scaling;
 mod servers;
 mod signals;
