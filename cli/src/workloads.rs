@@ -90,3 +90,20 @@ pub(crate) fn env_value(container: &Value, namespace: &str, key: &str) -> Option
     }
     Some(text(variable, "/value").to_owned()).filter(|value| !value.is_empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// As the controller reads it; migrate read the workers.
+    #[test]
+    fn accelerator_of_a_group_is_that_of_its_leader() {
+        let pod = |card: &str| json!({"spec": {"containers": [], "nodeSelector": {"nvidia.com/gpu.product": card}}});
+        let (leader, worker) = (pod("NVIDIA-H100-80GB-HBM3"), pod("NVIDIA-L4"));
+        let group = json!({"size": 2, "leaderTemplate": leader, "workerTemplate": worker});
+        let workload = json!({"spec": {"leaderWorkerTemplate": group}});
+        assert_eq!(accelerator(&workload).as_deref(), Some("H100"));
+    }
+}

@@ -98,20 +98,20 @@ impl Template {
     }
 }
 
-/// The first container that names a model server, else the first.
+/// The first container whose command line runs a model server, else whose image names one, else the first.
 pub(crate) fn find_server(containers: &[Container]) -> Option<&Container> {
-    server_containers(containers).next().or_else(|| containers.first())
+    let by_image = || containers.iter().find(|c| c.image.as_deref().is_some_and(names_server));
+    server_containers(containers).next().or_else(by_image).or_else(|| containers.first())
 }
 
-/// Containers whose command line names a model server.
+/// Containers whose command line runs a model server.
 pub(crate) fn server_containers(containers: &[Container]) -> impl Iterator<Item = &Container> {
-    containers.iter().filter(|c| command_line(c).any(names_server))
+    containers.iter().filter(|c| words(c).any(names_server))
 }
 
 /// By its command line, else by its image.
 pub(crate) fn server_kind(container: &Container) -> ServerKind {
-    let mut words = command_line(container).chain(container.image.as_deref());
-    words.find_map(ServerKind::named_in).unwrap_or_default()
+    words(container).chain(container.image.as_deref()).find_map(ServerKind::named_in).unwrap_or_default()
 }
 
 /// Pods of a replica. `None`: it is one pod.
@@ -128,6 +128,11 @@ pub fn command_line(container: &Container) -> impl Iterator<Item = &str> {
     container.command.iter().chain(&container.args).flatten().map(String::as_str)
 }
 
+/// Words of the command line without flags: `--vllm-port=8200` of a proxy runs no server.
+fn words(container: &Container) -> impl Iterator<Item = &str> {
+    command_line(container).filter(|word| !word.starts_with('-'))
+}
+
 fn names_server(text: &str) -> bool {
     ServerKind::named_in(text).is_some()
 }
@@ -135,8 +140,7 @@ fn names_server(text: &str) -> bool {
 /// It may request no GPUs: emulations and CPU builds do not.
 fn may_serve(container: &Container) -> bool {
     let model = |word: &str| word.starts_with("--model") || word.starts_with("--served-model-name");
-    container.image.as_deref().is_some_and(names_server)
-        || command_line(container).any(|w| names_server(w) || model(w))
+    words(container).chain(container.image.as_deref()).any(names_server) || command_line(container).any(model)
 }
 
 /// From the first [`MAX_ARGUMENT_BYTES`] of whole words.
@@ -239,6 +243,18 @@ mod tests {
         // Only the image names vLLM: the first container counts.
         let image = json!({"name": "s", "image": "vllm/vllm-openai", "args": ["--max-model-len", "4096"]});
         assert_eq!(args(json!([image, proxy])), ["--max-model-len=4096"]);
+    }
+
+    /// `wva generate` always found the server here; the controller read the proxy.
+    #[test]
+    fn proxy_in_front_of_a_server_is_not_the_server() {
+        let server = json!({"name": "s", "image": "vllm/vllm-openai", "args": ["m", "--max-num-seqs=64"]});
+        for proxy in [
+            json!({"name": "proxy", "image": "envoy"}),
+            json!({"name": "proxy", "image": "llm-d-routing-sidecar", "args": ["--port=8000", "--vllm-port=8200"]}),
+        ] {
+            assert_eq!(args(json!([proxy, server])), ["--max-num-seqs=64"], "{proxy}");
+        }
     }
 
     #[test]
