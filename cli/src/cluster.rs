@@ -38,6 +38,15 @@ const fn namespaced(
     Resource { group, version, plural, kind, is_namespaced: true }
 }
 
+const fn cluster_scoped(
+    group: &'static str,
+    version: &'static str,
+    plural: &'static str,
+    kind: &'static str,
+) -> Resource {
+    Resource { group, version, plural, kind, is_namespaced: false }
+}
+
 pub(super) const VARIANTS: Resource = namespaced(GROUP, VERSION, PLURAL, KIND);
 pub(super) const DEPLOYMENTS: Resource = namespaced("apps", "v1", "deployments", "Deployment");
 pub(super) const STATEFUL_SETS: Resource = namespaced("apps", "v1", "statefulsets", "StatefulSet");
@@ -64,15 +73,15 @@ pub(super) const HTTP_ROUTES: Resource =
     namespaced("gateway.networking.k8s.io", "v1", "httproutes", "HTTPRoute");
 pub(super) const RESOURCE_CLAIM_TEMPLATES: Resource =
     namespaced("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate");
-pub(super) const DEVICE_CLASSES: Resource = Resource {
-    group: "resource.k8s.io",
-    version: "v1",
-    plural: "deviceclasses",
-    kind: "DeviceClass",
-    is_namespaced: false,
-};
-pub(super) const NAMESPACES: Resource =
-    Resource { group: "", version: "v1", plural: "namespaces", kind: "Namespace", is_namespaced: false };
+pub(super) const NETWORK_POLICIES: Resource =
+    namespaced("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy");
+pub(super) const DEVICE_CLASSES: Resource =
+    cluster_scoped("resource.k8s.io", "v1", "deviceclasses", "DeviceClass");
+pub(super) const NAMESPACES: Resource = cluster_scoped("", "v1", "namespaces", "Namespace");
+pub(super) const NODES: Resource = cluster_scoped("", "v1", "nodes", "Node");
+pub(super) const VALIDATING_WEBHOOKS: Resource = cluster_scoped(
+    "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration",
+);
 
 /// Kinds that a variant can scale.
 pub(super) const WORKLOADS: [&Resource; 3] = [&DEPLOYMENTS, &STATEFUL_SETS, &LEADER_WORKER_SETS];

@@ -11,6 +11,8 @@ mod config_maps;
 mod controllers;
 mod facts;
 mod json;
+mod pre;
+mod pre_facts;
 mod text;
 mod unread_maps;
 mod unreadable;
@@ -22,6 +24,7 @@ use std::process::ExitCode;
 use chain::{Finding, State, VariantFindings, check_variant};
 use clap::{ArgMatches, Command};
 use facts::Facts;
+use pre_facts::PreFacts;
 use variant_state::VariantState;
 use wva_crds::envelope::FileKind;
 
@@ -46,6 +49,11 @@ every check, with what was found and, after ->, what to do.
 To reach Prometheus:
   kubectl port-forward -n monitoring svc/prometheus 9090
 
+--pre checks a cluster before you install wva: versions, your rights, a
+controller that is there already, who serves the external metrics API, the
+Prometheus of --prometheus and its series of model servers, labels of GPUs,
+policies and proxies. -n names the namespace of the future release.
+
 --compare prints the targets that another controller publishes next to the
 decisions of this controller's leader. Use it while llm-d WVA scales and this
 controller runs in mode recommend.
@@ -55,6 +63,7 @@ answer; its schema is docs/reference/doctor.schema.json. -o wide shows every
 check of every variant.
 
 Examples:
+  wva doctor --pre --prometheus http://localhost:9090
   wva doctor
   wva doctor -A -o json
   wva doctor -n prod llama-h100 --prometheus http://localhost:9090
@@ -72,6 +81,10 @@ pub(crate) fn command() -> Command {
         .arg(output_option(&["text", "wide", "json", "yaml", "name"]))
         .arg(flag("verbose", "Show every check of every variant, as -o wide").short('v'))
         .arg(
+            flag("pre", "Check the cluster before wva is installed")
+                .conflicts_with_all(["name", "compare", "all-namespaces", "selector"]),
+        )
+        .arg(
             flag("compare", "Compare the targets of another controller with the decisions of this one")
                 .requires("prometheus")
                 .conflicts_with("output"),
@@ -81,6 +94,9 @@ pub(crate) fn command() -> Command {
 
 pub(super) fn doctor(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     super::block_on(async {
+        if arguments.get_flag("pre") {
+            return examine_before_install(arguments).await;
+        }
         let cluster = Cluster::connect(arguments).await?;
         let facts = match Facts::read(&cluster, arguments).await {
             Err(error) if output::is_no_answer(&error) => {
@@ -99,6 +115,19 @@ pub(super) fn doctor(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         output::print_coloured(&report.text)?;
         Ok(if report.is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
+}
+
+async fn examine_before_install(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
+    let findings = pre::check(&PreFacts::read(arguments).await?);
+    let text = match output_format(arguments) {
+        format @ ("json" | "yaml") => {
+            output::report(FileKind::DoctorReport, json::DoctorReport::new(&findings, &[]), format)?
+        }
+        _ => text::render_cluster(&findings, output::use_colours()),
+    };
+    output::print_coloured(&text)?;
+    let is_fine = findings.iter().all(|(_, finding)| finding.state < State::Broken);
+    Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Programs get a report in any case.

@@ -113,9 +113,14 @@ pub(super) fn count(n: usize, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
-/// At most three names.
+/// Three names, and how many more there are.
 pub(super) fn first_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    names.take(3).collect::<Vec<_>>().join(", ")
+    const SHOWN: usize = 3;
+    let all: Vec<&str> = names.collect();
+    match all.get(..SHOWN).filter(|_| all.len() > SHOWN) {
+        Some(first) => format!("{} and {} more", first.join(", "), all.len() - SHOWN),
+        None => all.join(", "),
+    }
 }
 
 /// Prints the error; the exit code is 2.

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use wva_testbed::{Helm, Kubelet, NodeGroup, Options, Pods, Testbed, eventually, run};
 
-use crate::support::{DEADLINE, get_object, program_path};
+use crate::support::{DEADLINE, get_object, program_path, run_wva};
 
 const README: &str = include_str!("../../README.md");
 const QUICK_START: &str = include_str!("../../docs/getting-started/quickstart.md");
@@ -132,6 +132,17 @@ impl Reader {
         ran.success().map(drop)
     }
 
+    /// Checks before an install, with these options: exit code and text.
+    async fn check_before_install(&self, options: &[&str], code: i32, parts: &[&str]) -> anyhow::Result<()> {
+        let url = self.testbed.prometheus_url()?;
+        let args = [&["doctor", "--pre", "--prometheus", &url], options].concat();
+        let found = run_wva(&self.testbed, &args, "").await?;
+        println!("\n$ wva {}\n{}{}", args.join(" "), found.stdout, found.stderr);
+        let missing: Vec<&&str> = parts.iter().filter(|part| !found.stdout.contains(**part)).collect();
+        ensure!(found.code == code && missing.is_empty(), "{missing:?} is missing in {found:?}");
+        Ok(())
+    }
+
     async fn ready(&self) -> anyhow::Result<u64> {
         let deployment = get_object(&self.testbed, &["deployment", "llama-a100", "-n", DEMO]).await?;
         Ok(deployment["status"]["readyReplicas"].as_u64().unwrap_or(0))
@@ -164,8 +175,16 @@ impl Window {
 #[tokio::test(flavor = "multi_thread")]
 async fn printed_commands_install_and_scale() -> anyhow::Result<()> {
     let reader = Reader::start().await?;
+    let ready = [
+        "you may create what the chart has", "none is installed", "free: wva can serve external metrics",
+        "no series of a model server", "wva can be installed: 0 broken",
+    ];
+    reader.check_before_install(&[], 0, &ready).await?;
+    let powerless = ["you may not create deployments in namespace elsewhere", "mend what is broken"];
+    reader.check_before_install(&["-n", "elsewhere", "--as", "nobody"], 1, &powerless).await?;
     reader.run_commands(README, "Install").await?;
     reader.wait_for_hpa().await?;
+    reader.check_before_install(&[], 0, &["wva is already installed", "served by "]).await?;
     reader.run_commands(QUICK_START, "5. Watch").await?;
     reader.run_commands(QUICK_START, "Remove it").await?;
 

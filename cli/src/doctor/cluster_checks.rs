@@ -3,7 +3,7 @@
 use serde_json::Value;
 use wva_crds::names::INSTANCE_LABEL;
 use wva_crds::{ConditionReason, ConditionType};
-use wva_rules::{OLDEST_KUBERNETES, Violation};
+use wva_rules::{KubernetesVersion, OLDEST_KUBERNETES, Violation};
 
 use super::annotations::check_annotations;
 use super::chain::Finding;
@@ -18,7 +18,7 @@ const UNREVIEWED: &str = "kube-system";
 
 pub(super) fn check_cluster(facts: &Facts) -> Vec<(&'static str, Finding)> {
     let mut findings = vec![
-        ("kubernetes", kubernetes(facts)),
+        ("kubernetes", kubernetes(facts.kubernetes)),
         ("crd", crd(facts)),
         ("controller", controller(facts)),
         ("leader", leader(facts)),
@@ -36,8 +36,8 @@ pub(super) fn check_cluster(facts: &Facts) -> Vec<(&'static str, Finding)> {
     findings
 }
 
-fn kubernetes(facts: &Facts) -> Finding {
-    let Some(version) = facts.kubernetes else {
+pub(super) fn kubernetes(version: Option<KubernetesVersion>) -> Finding {
+    let Some(version) = version else {
         return Finding::unknown("the API server names no version");
     };
     if version < OLDEST_KUBERNETES {

@@ -43,7 +43,8 @@ pub(super) const OTHER_NAMESPACE_LABELS: [&str; 3] =
     ["k8s_namespace_name", "kubernetes_namespace", "exported_namespace"];
 pub(super) const SIGNALS: &str = r#"{__name__=~"(wva|inferno)_desired_replicas"}"#;
 pub(super) const DESCRIBE_API_SERVICE: &str = "kubectl describe apiservice v1beta1.external.metrics.k8s.io";
-const API_SERVICE: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.external.metrics.k8s.io";
+pub(super) const API_SERVICE: &str =
+    "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.external.metrics.k8s.io";
 
 pub(super) struct ExternalMetric {
     pub(super) metric: String,
@@ -193,6 +194,12 @@ fn main_signals() -> String {
     let by = format!("__name__, namespace, pod, pod_name, model_name, {others}");
     // It compares series without their names, so pods with main signals have no such counter.
     format!("count by ({by}) ({names}) or count by ({by}) ({unused} == 0)")
+}
+
+/// Pods of model servers that report, by namespace.
+pub(super) fn server_pods() -> String {
+    let names = metric_names(&[ServerSignal::Waiting]);
+    format!("count by (namespace) (count by (namespace, pod) ({names}))")
 }
 
 /// Queues of engines that are scraped more than once.

@@ -2,6 +2,7 @@
 
 mod annotations;
 mod causes;
+mod pre;
 mod replicas;
 mod series;
 mod signal;

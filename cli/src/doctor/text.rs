@@ -57,6 +57,17 @@ pub(super) fn render(
     out
 }
 
+/// Findings about a cluster without wva, and how many need a person.
+pub(super) fn render_cluster(cluster: &[(&'static str, Finding)], is_coloured: bool) -> String {
+    let mut out = String::from("cluster\n");
+    write_findings(&mut out, cluster, Style { is_verbose: true, is_coloured });
+    let number_in = |state: State| cluster.iter().filter(|(_, finding)| finding.state == state).count();
+    let (broken, warnings) = (number_in(State::Broken), number_in(State::Warning));
+    let verdict = if broken == 0 { "wva can be installed" } else { "mend what is broken before the install" };
+    let _ = writeln!(out, "\n{verdict}: {broken} broken, {}", count(warnings, "warning"));
+    out
+}
+
 fn verdict(variant: &VariantFindings, style: Style) -> String {
     match (variant.broken_at(), variant.state()) {
         (Some(check), _) => format!("{} at {check}", style.paint(State::Broken, "BROKEN")),

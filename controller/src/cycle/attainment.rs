@@ -174,16 +174,27 @@ impl LatencyHistory {
     }
 
     fn shares(&self, now: Instant) -> WindowShares {
-        let recent =
-            self.newest.filter(|(at, _)| now.saturating_duration_since(*at) < LATENCY_WINDOW).map(|(_, c)| c);
+        let recent = self.newest.filter(|(at, _)| now.saturating_duration_since(*at) < LATENCY_WINDOW);
+        let since = recent.map_or((0.0, 0.0), |(at, counts)| {
+            let part = self.part_after_periods(at);
+            (part * counts.observed, part * counts.in_time)
+        });
         let within = |window: Duration| {
             let periods = self.periods.iter().filter(|period| self.age(period, now) < window);
-            let sum = periods.fold((0.0, 0.0), |(observed, in_time), period| {
+            let (observed, in_time) = periods.fold(since, |(observed, in_time), period| {
                 (observed + f64::from(period.observed), in_time + f64::from(period.in_time))
             });
-            share(LatencyCounts { observed: sum.0, in_time: sum.1 })
+            share(LatencyCounts { observed, in_time })
         };
-        WindowShares { five_minutes: recent.and_then(share), hour: within(HOUR), day: within(DAY) }
+        let five_minutes = recent.and_then(|(_, counts)| share(counts));
+        WindowShares { five_minutes, hour: within(HOUR), day: within(DAY) }
+    }
+
+    /// Part of the window that ends at `at` which no period has, 0 to 1. A leader's first period may hold a few requests
+    /// only, and must not stand for the model until the second one ends.
+    fn part_after_periods(&self, at: Instant) -> f64 {
+        let after = self.periods.back().map_or(LATENCY_WINDOW, |period| self.age(period, at));
+        (after.as_secs_f64() / LATENCY_WINDOW.as_secs_f64()).min(1.0)
     }
 
     fn lateness(&self, now: Instant) -> Option<Lateness> {

@@ -295,6 +295,29 @@ async fn arrivals_add_replicas_before_a_cache_is_full() -> anyhow::Result<()> {
     .await
 }
 
+/// The first token comes after 90 ms, in the bucket from 80 to 100 ms, so half of the requests count as late. More
+/// replicas do not make it faster, and the load is small.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missed_slo_target_is_a_condition_and_an_event() -> anyhow::Result<()> {
+    let cluster = crate::support::cluster().await?;
+    let ns = cluster.testbed.namespace("late").await?;
+    let entry = "{analyzerName: throughput, ttftSlo: 90, sloTarget: 99}";
+    cluster.testbed.apply(&saturation_map(&ns, entry)).await?;
+    let kv_per_request = (512.0 + 64.0) / 65_536.0;
+    let config = FleetConfig { rate: 10.0, max_seqs: 256, kv_per_request, ..fleet_config(&ns) };
+    let _load = Fleet::start(&cluster.testbed, config)?;
+    cluster.testbed.apply(&VariantFixture::new(&ns, "late").replicas(2).all()).await?;
+    eventually("the missed target to be known", LEARNT, async || {
+        let decision = decision(cluster, &ns, "late").await?;
+        let va = cluster.variant(&ns, "late").await?;
+        let need = find_condition(&va, "NeedMet").context("no NeedMet")?;
+        ensure!(need["reason"] == "SloTargetMissed", "{need}: {}", decision["steps"]);
+        Ok(())
+    })
+    .await?;
+    wait_for_event(cluster, &ns, "SloTargetMissed", "objective 99 %").await.map(drop)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_spec_states_mode_and_accelerator() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;

@@ -109,9 +109,20 @@ fn overlapping_answers_count_once() {
         tracker.add(now + minutes(minute), answer(FIRST, &series("m", 100.0, in_time)));
     }
     let (shares, lateness) = shown(&tracker, now + minutes(9));
-    assert_eq!(shares, [Some(0.0), Some(0.5), Some(0.5)], "newest answer; two periods");
+    let both = Some(100.0 / 280.0);
+    assert_eq!(shares, [Some(0.0), both, both], "newest answer; two periods and four of its five minutes");
     let requests = lateness.unwrap().requests.get();
     assert!((195.0..200.0).contains(&requests), "{requests}: the first 100 have faded a little");
+}
+
+#[test]
+fn a_first_period_of_few_requests_does_not_stand_for_minutes() {
+    let now = Instant::now();
+    let mut tracker = tracker(now);
+    tracker.add(now, answer(FIRST, &series("m", 2.0, 2.0)));
+    tracker.add(now + minutes(1), answer(FIRST, &series("m", 490.0, 0.0)));
+    let late = Some(2.0 / 100.0);
+    assert_eq!(shown(&tracker, now + minutes(1)).0, [Some(0.0), late, late]);
 }
 
 #[test]
