@@ -180,7 +180,11 @@ async fn printed_commands_install_and_scale() -> anyhow::Result<()> {
         "no series of a model server", "wva can be installed: 0 broken",
     ];
     reader.check_before_install(&[], 0, &ready).await?;
-    let powerless = ["you may not create deployments in namespace elsewhere", "mend what is broken"];
+    let powerless = [
+        "you may not create deployments in namespace elsewhere",
+        "KEDA is not installed",
+        "mend what is broken",
+    ];
     reader.check_before_install(&["-n", "elsewhere", "--as", "nobody"], 1, &powerless).await?;
     reader.run_commands(README, "Install").await?;
     reader.wait_for_hpa().await?;

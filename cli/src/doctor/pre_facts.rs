@@ -14,8 +14,8 @@ use super::facts::{API_SERVICE, server_pods};
 use super::pre::prometheus_services;
 use crate::arguments::value;
 use crate::cluster::{
-    ApiError, Cluster, ListError, NETWORK_POLICIES, NODES, Resource, SCALED_OBJECTS, SERVICE_MONITORS,
-    SERVICES, VALIDATING_WEBHOOKS, connection_error, id,
+    ApiError, Cluster, NETWORK_POLICIES, NODES, Resource, SCALED_OBJECTS, SERVICE_MONITORS, SERVICES,
+    VALIDATING_WEBHOOKS, connection_error, id, items, text,
 };
 use crate::prometheus::{Prometheus, Series};
 
@@ -106,8 +106,8 @@ impl PreFacts {
                 Err(ApiError { code: 404, .. }) => Ok(None),
                 Err(ApiError { message, .. }) => Err(message),
             },
-            has_keda: is_served(&inside, &SCALED_OBJECTS).await,
-            has_monitors: is_served(&inside, &SERVICE_MONITORS).await,
+            has_keda: is_served(&everywhere, &SCALED_OBJECTS).await,
+            has_monitors: is_served(&everywhere, &SERVICE_MONITORS).await,
             nodes: everywhere.list(&NODES).await.map_err(|error| error.to_string()),
             webhooks: webhooks.iter().map(|webhook| id(webhook).name).collect(),
             network_policies: inside.list(&NETWORK_POLICIES).await.unwrap_or_default(),
@@ -119,12 +119,15 @@ impl PreFacts {
     }
 }
 
-/// Whether the API server serves the kind. A forbidden list shows that it does.
-async fn is_served(cluster: &Cluster, resource: &Resource) -> Result<bool, String> {
-    match cluster.list(resource).await {
-        Ok(_) | Err(ListError::Forbidden { .. }) => Ok(true),
-        Err(error) if error.is_kind_missing() => Ok(false),
-        Err(error) => Err(error.to_string()),
+/// Whether the API server serves the kind. Everybody may ask; a list could be forbidden, served or not.
+async fn is_served(
+    cluster: &Cluster,
+    Resource { group, version, plural, .. }: &Resource,
+) -> Result<bool, String> {
+    match cluster.get(&format!("/apis/{group}/{version}")).await {
+        Ok(list) => Ok(items(&list, "/resources").any(|resource| text(resource, "/name") == *plural)),
+        Err(ApiError { code: 404, .. }) => Ok(false),
+        Err(ApiError { message, .. }) => Err(message),
     }
 }
 

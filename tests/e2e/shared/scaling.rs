@@ -315,7 +315,7 @@ async fn a_missed_slo_target_is_a_condition_and_an_event() -> anyhow::Result<()>
         Ok(())
     })
     .await?;
-    wait_for_event(cluster, &ns, "SloTargetMissed", "objective 99 %").await.map(drop)
+    wait_for_event(cluster, &ns, "SloTargetMissed", "sloTarget is missed").await.map(drop)
 }
 
 #[tokio::test(flavor = "multi_thread")]
