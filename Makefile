@@ -120,9 +120,9 @@ $(TRACE_RESULTS): $(RESULTS)/traces/%.json: tests/scenarios/traces/%.yaml $(wild
 	$(TARGET)/release/wva simulate $< --seeds $(SEEDS) -o json > $@.part
 	@mv $@.part $@
 
-replay: tools #: Replay an hour of Azure code and of Mooncake in real time on a real control plane, and compare with the simulator
+replay: tools #: Replay an hour of Azure code and of Mooncake in real time on a real control plane, and compare with the simulator; SLO_TARGET states a share to keep
 	$(CARGO) build --release --workspace --bins
-	@$(TARGET)/release/wva-experiments replay $(or $(ONLY),tests/scenarios/traces/azure-code.yaml tests/scenarios/traces/mooncake-conv.yaml) $(if $(LASTS),--lasts $(LASTS))
+	@$(TARGET)/release/wva-experiments replay $(or $(ONLY),tests/scenarios/traces/azure-code.yaml tests/scenarios/traces/mooncake-conv.yaml) $(if $(LASTS),--lasts $(LASTS)) $(if $(SLO_TARGET),--slo-target $(SLO_TARGET))
 
 bench-curves: #: Attainment and cost of the throughput analyzer by utilization, for recorded traffic, ladder and roles; a minute once it is built
 	@$(CARGO) run --quiet --release --package wva-simulator --example settings -- curves 10 $(wildcard tests/scenarios/traces/*.yaml) tests/scenarios/ladder.yaml tests/scenarios/attacks/roles.yaml

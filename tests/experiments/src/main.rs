@@ -126,6 +126,9 @@ enum Task {
         /// Only this much of each trace
         #[arg(long, default_value = "1h", value_parser = duration)]
         lasts: Duration,
+        /// Percentage of the requests to keep within the objectives of the scenario, stated as `sloTarget`
+        #[arg(long)]
+        slo_target: Option<f64>,
     },
     /// Three controllers, two of them with an instance, while variants move between them
     SideBySide {
@@ -202,7 +205,9 @@ impl Task {
             Self::BenchTenants => Box::pin(bench::tenants::run(wva)),
             Self::Faults { only } => Box::pin(faults::run(wva, only.as_deref())),
             Self::Outages { lasts, only } => Box::pin(outages::run(wva, *lasts, only.as_deref())),
-            Self::Replay { scenarios, lasts } => Box::pin(replay::run(wva, scenarios, *lasts)),
+            Self::Replay { scenarios, lasts, slo_target } => {
+                Box::pin(replay::run(wva, scenarios, *lasts, *slo_target))
+            }
             Self::SideBySide { lasts } => Box::pin(side_by_side::run(wva, *lasts)),
             Self::Zero(plan) => Box::pin(zero::run(wva, plan)),
             Self::ScaleDown(plan) => Box::pin(scale_down::run(wva, plan)),

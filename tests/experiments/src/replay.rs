@@ -24,6 +24,8 @@ use crate::report::Report;
 
 /// Policy of the scenario whose settings and HPA behavior are those of a new install of the chart.
 const POLICY: &str = "throughput";
+/// The same with the objectives of the traffic stated, as `sloTarget` needs them.
+const WITH_OBJECTIVES: &str = "throughput, objectives";
 /// Interval of cycles, query rounds, scrapes and HPA syncs, as in the simulator.
 const INTERVAL: Duration = Duration::from_secs(15);
 /// Mean start time of the scenarios' replicas; a pod of the testbed takes up to 1 s longer.
@@ -46,8 +48,14 @@ struct Recording {
 }
 
 /// Replays the first `lasts` of all scenarios at once; fails if a figure differs too much from the simulator's.
-pub(crate) async fn run(wva: &Path, scenarios: &[PathBuf], lasts: Duration) -> anyhow::Result<()> {
-    let recordings = scenarios.iter().map(|path| Recording::read(path, lasts));
+/// `slo_target`: share of requests to keep within the objectives, percent.
+pub(crate) async fn run(
+    wva: &Path,
+    scenarios: &[PathBuf],
+    lasts: Duration,
+    slo_target: Option<f64>,
+) -> anyhow::Result<()> {
+    let recordings = scenarios.iter().map(|path| Recording::read(path, lasts, slo_target));
     let recordings: Vec<Recording> = recordings.collect::<Result<_, _>>()?;
     let replays = replay(wva, &recordings).await?;
     let mut report = Report::default();
@@ -82,19 +90,24 @@ async fn replay(wva: &Path, recordings: &[Recording]) -> anyhow::Result<Vec<Repl
 }
 
 impl Recording {
-    fn read(path: &Path, lasts: Duration) -> anyhow::Result<Self> {
+    fn read(path: &Path, lasts: Duration, slo_target: Option<f64>) -> anyhow::Result<Self> {
         let file = path.display();
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {file}"))?;
-        let tree = parse_tree(&text).with_context(|| file.to_string())?;
+        let mut tree = parse_tree(&text).with_context(|| file.to_string())?;
+        let name = if slo_target.is_some() { WITH_OBJECTIVES } else { POLICY };
+        let mut policies = tree["policies"].as_array_mut().into_iter().flatten();
+        let policy = policies.find(|policy| policy["name"] == name);
+        let policy = policy.with_context(|| format!("{file}: policies: {name} is missing"))?;
+        if let Some(percent) = slo_target {
+            policy["wva"]["saturation"]["sloTarget"] = percent.into();
+        }
+        let policy = policy["wva"].clone();
         let spec = Spec::read(&tree).with_context(|| file.to_string())?;
         let requests = spec.read_trace(path, std::fs::File::open).with_context(|| file.to_string())?;
         let mut scenario = spec.build(requests).with_context(|| file.to_string())?;
         ensure!(scenario.setting.variants.len() == 1, "{file}: variants: give one, because one is replayed");
         scenario.setting.duration = scenario.setting.duration.min(lasts.as_secs_f64());
-        scenario.policies.retain(|policy| policy.name == POLICY);
-        let mut policies = tree["policies"].as_array().into_iter().flatten();
-        let policy = policies.find(|policy| policy["name"] == POLICY);
-        let policy = &policy.with_context(|| format!("{file}: policies: {POLICY} is missing"))?["wva"];
+        scenario.policies.retain(|policy| policy.name == name);
         Ok(Self { entry: policy["saturation"].clone(), behavior: policy["behavior"].clone(), scenario })
     }
 }
