@@ -151,6 +151,14 @@ pub(crate) fn health_router(readiness: Arc<Readiness>) -> Router {
     Router::new().route("/healthz", get(healthy)).route("/readyz", get(ready))
 }
 
+/// `/healthz` and `/readyz` of a replica that waits for the API server: a restart would not help it.
+pub(crate) fn waiting_router() -> Router {
+    let waiting = || std::future::ready((StatusCode::SERVICE_UNAVAILABLE, WAITING_TEXT));
+    Router::new().route("/healthz", get(|| std::future::ready("ok"))).route("/readyz", get(waiting))
+}
+
+const WAITING_TEXT: &str = "[-]the API server answers: the log has its error\n";
+
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::ArgMatches;
 use wva_runtime::terminal::{harmless, print_unchecked};
 
-use crate::settings::{MainMap, MapName, RetryLimit, Sources};
+use crate::settings::{MainMap, MapName, Retry, Sources};
 use crate::start::read_main_map;
 
 /// Prints every setting with its source.
@@ -16,7 +16,7 @@ use crate::start::read_main_map;
 pub(crate) async fn print_config(arguments: &ArgMatches) -> anyhow::Result<()> {
     let sources = Sources::collect(arguments, |key| std::env::var(key).ok());
     let MapName { namespace, name } = sources.main_map();
-    let (map, state) = match read_main_map(&sources, RetryLimit::Once).await {
+    let (map, state) = match read_main_map(&sources, Retry::Never).await {
         Ok(map) if map.uid.is_none() => (map, "does not exist".to_owned()),
         Ok(map) => (map, "read".to_owned()),
         Err(error) => (MainMap::default(), format!("not read, so its keys are missing here: {error}")),

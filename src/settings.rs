@@ -17,7 +17,7 @@ use wva_runtime::prometheus::PrometheusConfig;
 
 pub(crate) use choices::LogFormat;
 pub(crate) use effective::EffectiveSettings;
-pub(crate) use files::{MainMap, MapName, RetryLimit, fetch};
+pub(crate) use files::{MainMap, MapName, Retry, fetch};
 pub(crate) use live::{LiveSettings, SettingsUpdate, changed_keys};
 pub(crate) use sources::Sources;
 

@@ -1,4 +1,4 @@
-//! Reads config file and main ConfigMap. A start fails without the map, because the defaults could scale all models
+//! Reads config file and main ConfigMap. A start waits for the map, because the defaults could scale all models
 //! differently.
 
 use std::time::Duration;
@@ -6,32 +6,23 @@ use std::time::Duration;
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
-use tokio::time::Instant;
 use wva_crds::names::RESTART_REVISION_ANNOTATION;
 use wva_crds::settings::map::{MapText, parse_nested};
 use wva_rules::{MapFacts, MapRole, MapScope, Severity, validate_map};
 
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
-const RETRY_PAUSE: Duration = Duration::from_secs(2);
+/// Longest pause between two attempts; the first is a tenth of it.
+const MAX_PAUSE: Duration = Duration::from_secs(20);
 /// Larger than the limit of a ConfigMap.
 const MAX_FILE_BYTES: u64 = 2 << 20;
 
 /// How long to retry reading the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RetryLimit {
+pub(crate) enum Retry {
     /// One attempt.
-    Once,
-    /// Until the kubelet would end the process, which answers no probes yet.
-    KubeletTimeout,
-}
-
-impl RetryLimit {
-    const fn total(self) -> Duration {
-        match self {
-            Self::Once => ATTEMPT_TIMEOUT,
-            Self::KubeletTimeout => Duration::from_secs(22),
-        }
-    }
+    Never,
+    /// Until the API server answers. A restart would not help, and would add load to a server that starts.
+    UntilAnswered,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,14 +45,13 @@ pub(crate) struct MapName {
 /// Reads the main map; a missing one is empty.
 ///
 /// # Errors
-/// Not read in time, or forbidden.
+/// Forbidden, or not read by the only attempt.
 pub(crate) async fn fetch(
     client: &Client,
     MapName { namespace, name }: &MapName,
-    retry_limit: RetryLimit,
+    retry: Retry,
 ) -> anyhow::Result<MainMap> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let started = Instant::now();
     let mut attempts = 0;
     loop {
         attempts += 1;
@@ -81,11 +71,9 @@ pub(crate) async fn fetch(
             Err(_) => format!("no answer within {} s", ATTEMPT_TIMEOUT.as_secs()),
         };
         let failure = format!("cannot read the ConfigMap {namespace}/{name}");
-        if started.elapsed() + RETRY_PAUSE + ATTEMPT_TIMEOUT > retry_limit.total() {
-            anyhow::bail!("{failure} after {attempts} attempts: {problem}");
-        }
-        tracing::warn!(attempts, problem, "Start delayed: {failure}; retrying");
-        tokio::time::sleep(RETRY_PAUSE).await;
+        anyhow::ensure!(retry == Retry::UntilAnswered, "{failure}: {problem}");
+        tracing::warn!(attempts, problem, "Waiting for the API server: {failure}; retrying");
+        tokio::time::sleep(MAX_PAUSE.min(attempts * MAX_PAUSE / 10)).await;
     }
 }
 

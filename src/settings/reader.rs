@@ -27,7 +27,7 @@ impl SettingsReader<'_> {
             controller: self.flag("WVA_CONTROLLER").then(|| self.controller()),
             metrics_address: self.address("METRICS_BIND_ADDRESS"),
             metrics_secure: self.flag("METRICS_SECURE"),
-            health_address: self.address("HEALTH_PROBE_BIND_ADDRESS"),
+            health_address: self.health_address(),
             namespace: self.text("POD_NAMESPACE"),
             pod_name: self.optional("POD_NAME").or_else(host_name),
             deployment: self.deployment(),
@@ -289,6 +289,10 @@ impl SettingsReader<'_> {
             Some(Value::Text(t)) if !t.is_empty() => Some(t.clone()),
             _ => None,
         }
+    }
+
+    pub(super) fn health_address(&self) -> Option<SocketAddr> {
+        self.address("HEALTH_PROBE_BIND_ADDRESS")
     }
 
     fn address(&self, key: &'static str) -> Option<SocketAddr> {

@@ -1,6 +1,7 @@
 //! Flags, environment and config file, which are read once at the start.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use clap::ArgMatches;
 use wva_crds::settings::map::{MapText, NESTED_ENTRY};
@@ -81,6 +82,12 @@ impl Sources {
     pub(crate) fn first_log(&self) -> Log {
         let (raw, invalid) = RawSettings::read(self, &MapText::default());
         SettingsReader { raw: &raw, invalid }.log()
+    }
+
+    /// Where `/healthz` and `/readyz` are served until all sources are read. Invalid values count as not set.
+    pub(crate) fn first_health_address(&self) -> Option<SocketAddr> {
+        let (raw, invalid) = RawSettings::read(self, &MapText::default());
+        SettingsReader { raw: &raw, invalid }.health_address()
     }
 
     /// Parses all sources.

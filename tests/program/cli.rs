@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use crate::{RunResult, Scratch, finish, run, wva};
 
-fn kubeconfig_of(server: &str) -> String {
+pub(super) fn kubeconfig_of(server: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: c, cluster: {{server: \"{server}\"}}}}]\nusers: [{{name: c, user: {{}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: c}}}}]\n"
     )

@@ -29,6 +29,7 @@ mod rule_pages;
 mod schema_pages;
 mod simulate;
 mod validate;
+mod waiting;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -147,7 +147,8 @@ impl<'a> Site<'a> {
         let address = self.cluster.install.address("debug")?;
         let (status, text) = get(&format!("http://{address}/pickers")).await?;
         ensure!(status == 200, "/pickers answered {status}: {text}");
-        let mut pickers: Vec<PickerReport> = serde_json::from_str(&text)?;
+        let mut page: Value = serde_json::from_str(&text)?;
+        let mut pickers: Vec<PickerReport> = serde_json::from_value(page["pickers"].take())?;
         pickers.retain(|picker| picker.namespace == self.namespace);
         let [picker] = &pickers[..] else { anyhow::bail!("{pickers:?}") };
         picker.pods.first().cloned().context("it knows no pod of the picker")
