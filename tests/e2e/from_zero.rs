@@ -2,6 +2,7 @@
 //! pickers. kube-apiserver and HPA are real, the pickers are fakes.
 //! Why a control plane of its own: the tests read its audit log, and the program runs with two API groups of pools.
 
+mod crowded;
 mod named;
 
 use std::time::Duration;
@@ -83,6 +84,7 @@ async fn only_waiting_requests_wake_models_at_zero() -> anyhow::Result<()> {
     Box::pin(a_request_between_two_polls_wakes_its_model(&cluster)).await?;
     Box::pin(a_refused_request_wakes_a_model_without_flow_control(&cluster)).await?;
     Box::pin(named::a_picker_that_an_entry_names_needs_no_pool(&cluster)).await?;
+    Box::pin(crowded::a_page_of_a_thousand_tenants_wakes_its_model(&cluster)).await?;
     let (picker, asked) = Box::pin(models_with_counted_requests(&cluster)).await?;
     cluster.install.stop().await?;
     picker.refuse(&asked.model, 1);

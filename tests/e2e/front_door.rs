@@ -183,9 +183,9 @@ async fn printed_commands_install_and_scale() -> anyhow::Result<()> {
     let powerless = [
         "you may not create deployments in namespace elsewhere",
         "KEDA is not installed",
-        "mend what is broken",
+        "correct what is broken",
     ];
-    reader.check_before_install(&["-n", "elsewhere", "--as", "nobody"], 1, &powerless).await?;
+    reader.check_before_install(&["-n", "elsewhere", "--as", "a-reader"], 1, &powerless).await?;
     reader.run_commands(README, "Install").await?;
     reader.wait_for_hpa().await?;
     reader.check_before_install(&[], 0, &["wva is already installed", "served by "]).await?;

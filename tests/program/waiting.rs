@@ -10,7 +10,7 @@ use super::cli::kubeconfig_of;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Status line and body of a plain request; `None`: nobody answers.
+/// Status line and body of a plain request; `None`: no answer.
 fn get(port: u16, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(DEADLINE)).ok()?;

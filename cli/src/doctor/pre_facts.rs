@@ -60,7 +60,7 @@ pub(super) struct PreFacts {
     pub(super) kubernetes: Option<KubernetesVersion>,
     pub(super) missing_rights: Result<Vec<Right>, String>,
     pub(super) controllers: Result<Installed, String>,
-    /// `Ok(None)`: nobody serves external metrics.
+    /// `Ok(None)`: no server is registered.
     pub(super) api_service: Result<Option<Value>, String>,
     pub(super) has_keda: Result<bool, String>,
     pub(super) has_monitors: Result<bool, String>,
@@ -119,7 +119,7 @@ impl PreFacts {
     }
 }
 
-/// Whether the API server serves the kind. Everybody may ask; a list could be forbidden, served or not.
+/// Whether the API server serves the kind. Every user may ask; a list can be forbidden for kinds that are not served, too.
 async fn is_served(
     cluster: &Cluster,
     Resource { group, version, plural, .. }: &Resource,

@@ -63,7 +63,8 @@ pub(super) fn render_cluster(cluster: &[(&'static str, Finding)], is_coloured: b
     write_findings(&mut out, cluster, Style { is_verbose: true, is_coloured });
     let number_in = |state: State| cluster.iter().filter(|(_, finding)| finding.state == state).count();
     let (broken, warnings) = (number_in(State::Broken), number_in(State::Warning));
-    let verdict = if broken == 0 { "wva can be installed" } else { "mend what is broken before the install" };
+    let verdict =
+        if broken == 0 { "wva can be installed" } else { "correct what is broken before the install" };
     let _ = writeln!(out, "\n{verdict}: {broken} broken, {}", count(warnings, "warning"));
     out
 }

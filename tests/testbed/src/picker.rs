@@ -33,6 +33,8 @@ pub enum PickerBehavior {
     Earlier,
     /// Metrics of current releases: `llm_d_epp_*`, by `target_model_name` and `inference_pool`.
     Later,
+    /// As [`PickerBehavior::Later`], after 37 MB of histograms of 1,000 tenants, which arrive packed.
+    Crowded,
     /// Metrics without the feature gate `flowControl`, which is the default.
     NoFlowControl,
     /// Accepts requests and never answers.
@@ -220,11 +222,8 @@ async fn metrics(State(state): State<Arc<Mutex<PickerState>>>, headers: HeaderMa
     };
     match behavior {
         PickerBehavior::Hangs => std::future::pending().await,
-        PickerBehavior::Floods => {
-            let mut answer = Response::new(Body::from(flood(&honest)));
-            answer.headers_mut().insert(header::CONTENT_ENCODING, header::HeaderValue::from_static("gzip"));
-            answer
-        }
+        PickerBehavior::Floods => packed(&FLOOD, &honest),
+        PickerBehavior::Crowded => packed(&CROWD, &honest),
         PickerBehavior::Garbage => text(StatusCode::OK, format!("<html><pre>\n{honest}</pre></html>\n")),
         PickerBehavior::Redirects => {
             let mut answer = text(StatusCode::FOUND, String::new());
@@ -253,7 +252,7 @@ fn page(behavior: PickerBehavior, state: &PickerState) -> String {
         PickerBehavior::NoFlowControl => {
             return page + "llm_d_epp_flow_control_stale_endpoints{detector=\"utilization-detector\"} 0\n";
         }
-        PickerBehavior::Later => {
+        PickerBehavior::Later | PickerBehavior::Crowded => {
             let _ = writeln!(
                 page,
                 "llm_d_epp_flow_control_pool_saturation{{inference_pool=\"{}\",stage=\"effective\"}} 1",
@@ -300,10 +299,32 @@ fn queue_by_priority(behavior: PickerBehavior, waiting: f64) -> Vec<(u8, String)
     }
 }
 
-/// A packed page of 160 MB, which ends with `page`.
-fn flood(page: &str) -> Vec<u8> {
-    static START: LazyLock<Vec<u8>> = LazyLock::new(|| pack(&"go_goroutines 12\n".repeat(10_000_000)));
-    [START.as_slice(), &pack(page)].concat()
+/// 160 MB.
+static FLOOD: LazyLock<Vec<u8>> = LazyLock::new(|| pack(&"go_goroutines 12\n".repeat(10_000_000)));
+/// Histograms by tenant, as the later releases write them.
+static CROWD: LazyLock<Vec<u8>> = LazyLock::new(|| pack(&crowd(1000)));
+
+fn crowd(tenants: usize) -> String {
+    let families = ["request_queue_duration", "request_enqueue_duration"].map(|name| {
+        let name = format!("llm_d_epp_flow_control_{name}_seconds_bucket");
+        let rows = (0..tenants).flat_map(|tenant| (0..100).map(move |bound| (tenant, bound)));
+        let row = |(tenant, bound): (usize, usize)| {
+            let labels = format!(
+                "fairness_id=\"tenant-{tenant}\",inference_pool=\"epp\",model_name=\"\",outcome=\"Dispatched\",\
+                 priority=\"0\",target_model_name=\"adapter-{tenant}\",le=\"{bound}\""
+            );
+            format!("{name}{{{labels}}} {}\n", tenant * bound)
+        };
+        rows.map(row).collect::<String>()
+    });
+    families.concat()
+}
+
+/// A page of packed lines, and then these.
+fn packed(start: &[u8], page: &str) -> Response<Body> {
+    let mut answer = Response::new(Body::from([start, &pack(page)].concat()));
+    answer.headers_mut().insert(header::CONTENT_ENCODING, header::HeaderValue::from_static("gzip"));
+    answer
 }
 
 fn pack(text: &str) -> Vec<u8> {

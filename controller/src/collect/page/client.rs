@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use flate2::write::GzDecoder;
+use flate2::write::MultiGzDecoder;
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{ClientBuilder, StatusCode};
@@ -129,8 +129,8 @@ impl Client {
 /// Answer as it arrives.
 enum Body<R: PageReader> {
     Plain(Text<R>),
-    /// One member: Go's server writes no more.
-    Gzip(Box<GzDecoder<Text<R>>>),
+    /// Go's server writes one member, and a proxy may write several.
+    Gzip(Box<MultiGzDecoder<Text<R>>>),
 }
 
 impl<R: PageReader> Body<R> {
@@ -139,7 +139,7 @@ impl<R: PageReader> Body<R> {
         let encoding = encoding.map_or(&b"identity"[..], HeaderValue::as_bytes).to_ascii_lowercase();
         match encoding.as_slice() {
             b"identity" | b"" => Ok(Self::Plain(text)),
-            b"gzip" | b"x-gzip" => Ok(Self::Gzip(Box::new(GzDecoder::new(text)))),
+            b"gzip" | b"x-gzip" => Ok(Self::Gzip(Box::new(MultiGzDecoder::new(text)))),
             other => Err(PageError::Encoding(String::from_utf8_lossy(other).into_owned())),
         }
     }

@@ -207,6 +207,17 @@ async fn long_page_arrives_packed_and_costs_its_bytes() {
     assert!(bytes <= cost && bytes + 2048 > cost, "{bytes} for {wire} bytes on the wire");
 }
 
+/// A proxy may pack each piece that it gets on its own.
+#[tokio::test]
+async fn page_of_several_gzip_members_is_read() {
+    let (begin, end) = PAGE.split_at(PAGE.len() / 2);
+    let second = packed(end);
+    let head = response("200 OK\r\ncontent-encoding: gzip", "").len();
+    let answer = [packed(begin), second[head..].to_vec()].concat();
+    let (read, _) = fetch_packed(answer).await;
+    assert_eq!(read.unwrap().waiting["m"], QueueTotals { size: 3.0, bytes: 0.0 });
+}
+
 /// It unpacks to a thousand times its size.
 #[tokio::test]
 async fn page_that_unpacks_without_end_is_too_long_and_costs_its_text() {
