@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::docs::root;
-use crate::printed_list::{PRINTED, Way};
+use crate::printed_list::{PRINTED, Treatment};
 
 /// Crates of the program, and the folders of the chart and of scripts whose texts are printed.
 const FOLDERS: [&str; 10] = [
@@ -40,9 +40,9 @@ fn printed_commands_that_change_objects_are_listed() {
 #[test]
 fn listed_commands_are_run_or_say_why_not() {
     for row in PRINTED {
-        match row.way {
-            Way::Apart(reason) => assert!(reason.len() > 20, "{}: {reason}", row.text),
-            Way::Runs(names) => {
+        match row.treatment {
+            Treatment::Apart(reason) => assert!(reason.len() > 20, "{}: {reason}", row.text),
+            Treatment::Runs(names) => {
                 let unused = names.iter().find(|(placeholder, _)| !row.text.contains(placeholder));
                 assert!(unused.is_none(), "{}: {unused:?}", row.text);
                 let script = row.script(names);

@@ -9,11 +9,12 @@ use wva_crds::names::LOCAL_SATURATION_MAP_NAME;
 use wva_testbed::install::SYSTEM;
 use wva_testbed::{CommandOutput, Testbed, eventually};
 
-use super::UNUSABLE;
 use crate::support::{Cluster, DEADLINE, run_wva};
 
 /// The second line has a comment in Latin-1.
 const LATIN_1: &[u8] = b"kvCacheThreshold: 0.7\n# r\xe9gime\n";
+/// The map is new, so no valid value stays in force.
+const IGNORED: &str = "Invalid ConfigMap entry; ignoring it";
 const FOUND: &str = "byte 0xe9 in line 2 is not UTF-8";
 
 fn file(testbed: &Testbed) -> anyhow::Result<PathBuf> {
@@ -47,7 +48,7 @@ pub(crate) async fn binary_file_is_refused(cluster: &Cluster) -> anyhow::Result<
 pub(crate) async fn binary_file_is_reported(cluster: &Cluster, namespace: &str) -> anyhow::Result<()> {
     create(&cluster.testbed, namespace, &[]).await?.success()?;
     eventually("a line that names binaryData", DEADLINE, async || {
-        let lines = cluster.lines(UNUSABLE);
+        let lines = cluster.lines(IGNORED);
         let is_it = |line: &&serde_json::Value| line["problem"].to_string().contains("binaryData");
         let line = lines.iter().rfind(is_it).context("no line")?;
         ensure!(line["entry"] == "default", "{line}");

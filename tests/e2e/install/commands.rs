@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::site::{MAIN_MAP, MANAGER, MODELS, NO_PROMETHEUS, Site, VARIANT};
 use super::table::Table;
-use crate::printed_list::{PRINTED, Printed, Way};
+use crate::printed_list::{PRINTED, Printed, Treatment};
 use crate::support::{apply_stand_in, get_object, repository_path, valid_spec, variant};
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::SYSTEM;
@@ -18,14 +18,15 @@ const SOON: Duration = Duration::from_mins(3);
 /// Namespace with a variant that no release owns.
 const PROD: &str = "prod";
 /// Changes the cost: what a person does in the editor.
-const EDITOR: &str = "sed -i s/variantCost:.*/variantCost:\\ \"33\"/";
+const EDITOR: &str = "sed -i /variantCost:/s/10/33/";
 
 pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
     let helm = Helm::new(&site.testbed, "helm").await?;
     table.step("install by Helm, and a variant that no release owns", Box::pin(prepare(site, &helm))).await;
     table.step("refusals of a change of the release's map", Box::pin(refusals(site, &helm))).await;
+    table.step("a change by hand conflicts, so the test would see one", Box::pin(by_hand(site, &helm))).await;
     for row in PRINTED {
-        let Way::Runs(names) = row.way else { continue };
+        let Treatment::Runs(names) = row.treatment else { continue };
         table.step(row.text, Box::pin(followed_by_upgrade(site, &helm, row, names))).await;
     }
     table.step("uninstall", Box::pin(done(site, &helm))).await;
@@ -48,7 +49,9 @@ async fn prepare(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     object["metadata"]["namespace"] = json!(PROD);
     object["spec"]["variantCost"] = json!("10");
     site.testbed.apply(&object.to_string()).await?;
+    let image = "image: vllm/vllm-openai";
     let set = VariantFixture::new(PROD, "llama").deployment().replace("Deployment", "StatefulSet");
+    let set = set.replace(image, &format!("{image}\n        args: [--model, meta/llama]"));
     site.testbed.apply(&set).await?;
     // An HPA with the annotation of llm-d WVA v0.9, for `wva migrate`.
     site.testbed.apply(&VariantFixture::new("default", "b").deployment()).await?;
@@ -92,6 +95,19 @@ async fn refusals(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     upgrade(site, helm, &["--set", "wva.prometheus.baseURL=http://127.0.0.1:19"]).await?;
     site.healthy().await?;
     Ok("webhook and policy name the release, and its upgrade makes the change".to_owned())
+}
+
+/// What the policy printed before it knew the owner.
+async fn by_hand(site: &Site, helm: &Helm) -> anyhow::Result<String> {
+    let change = json!({"metadata": {"annotations": {"wva.llmd.ai/restart-revision": "2"}},
+        "data": {"PROMETHEUS_BASE_URL": "http://127.0.0.1:29"}});
+    let patch = ["-n", SYSTEM, "patch", "configmap", MAIN_MAP, "--type=merge", "-p", &change.to_string()];
+    site.kubectl(&patch).await?;
+    let conflict = upgrade(site, helm, &[]).await.err().context("the upgrade has no conflict")?;
+    ensure!(conflict.to_string().contains("conflict"), "{conflict:#}");
+    upgrade(site, helm, &["--force-conflicts"]).await?;
+    site.healthy().await?;
+    Ok("the upgrade names kubectl-patch".to_owned())
 }
 
 async fn followed_by_upgrade(
