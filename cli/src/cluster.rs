@@ -11,12 +11,15 @@ use serde_json::{Value, json};
 use wva_crds::manifest;
 use wva_crds::names::{EXCLUDE_ANNOTATION, GROUP, KIND, PLURAL, VERSION};
 use wva_crds::settings::without_password;
-use wva_rules::KubernetesVersion;
+use wva_rules::{KubernetesVersion, Owner};
 use wva_runtime::crd::{CrdSchemaError, missing_fields};
 
 use crate::arguments::{kube_options, value, values};
 
 const TIMEOUT: Duration = Duration::from_secs(15);
+/// Path of the CRD.
+pub(super) const CRD: &str =
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/variantautoscalings.llmd.ai";
 const PAGE_SIZE: u32 = 500;
 const MAX_PAGES: usize = 200;
 
@@ -223,6 +226,21 @@ impl Cluster {
     /// Fields of this release that the installed CRD lacks.
     pub(super) async fn missing_crd_fields(&self) -> Result<Vec<String>, CrdSchemaError> {
         missing_fields(&self.client, &manifest::crd()).await
+    }
+
+    /// How to update the CRD: a command, or the owner that would undo or refuse it later. Helm installs the CRD of a chart's
+    /// `crds` once and never upgrades it, so a release owns the CRD only if it is one of its objects.
+    pub(super) async fn crd_update(&self) -> String {
+        let crd = self.get(CRD).await.unwrap_or_default();
+        match Owner::of(&crd) {
+            None | Some(Owner::Helm(None)) => {
+                "wva crd | kubectl apply --server-side --force-conflicts -f -".to_owned()
+            }
+            Some(owner @ Owner::Helm(_)) => {
+                format!("it is an object of {owner}: upgrade that release to a chart of this release")
+            }
+            Some(owner) => owner.advice(),
+        }
     }
 
     pub(super) async fn get_labelled(&self, path: &str, selector: &str) -> Result<Value, ApiError> {

@@ -187,9 +187,9 @@ async fn read_cluster(arguments: &ArgMatches) -> anyhow::Result<ClusterObjects> 
     match cluster.missing_crd_fields().await {
         Ok(missing) if missing.is_empty() => {}
         Ok(missing) => eprintln!(
-            "wva: the installed CustomResourceDefinition is older and lacks {}. Update it first:\n  wva crd | kubectl apply \
-             --server-side --force-conflicts -f -",
-            missing.join(", ")
+            "wva: the installed CustomResourceDefinition is older and lacks {}. Update it first:\n  {}",
+            missing.join(", "),
+            cluster.crd_update().await
         ),
         Err(error) => {
             eprintln!("wva: {error}. Do this first:\n  wva crd | kubectl apply --server-side -f -");

@@ -11,11 +11,9 @@ use wva_crds::envelope::{self, FileKind};
 
 use crate::Program;
 use crate::arguments::{cluster_options, flag, output_format, output_option};
-use crate::cluster::{ApiError, Cluster, DEPLOYMENTS, ObjectId, entry, id, items, text};
+use crate::cluster::{ApiError, CRD, Cluster, DEPLOYMENTS, ObjectId, entry, id, items, text};
 use crate::leader::CONTROLLER_PODS;
 use crate::output::{self, NoAnswer, print, printable};
-
-const CRD: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/variantautoscalings.llmd.ai";
 
 pub(crate) fn command() -> Command {
     let command = Command::new("version")

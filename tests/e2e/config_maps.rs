@@ -3,6 +3,7 @@
 //! Why control planes of their own: the program decides every ten minutes, so an earlier effect comes from the change;
 //! and one program has no permissions beyond a namespace.
 
+mod binary_data;
 mod main_map;
 
 use std::path::Path;
@@ -93,7 +94,10 @@ async fn config_maps_apply_at_once_and_fall_back_when_deleted() -> anyhow::Resul
     deleted_map_falls_back_to_the_next_layer(&cluster, &served, &other).await?;
     opt_in_label_includes_a_namespace_without_variants(&cluster).await?;
     main_map::settings_in_force_can_be_printed(&cluster)?;
+    binary_data::binary_file_is_refused(&cluster).await?;
     invalid_entry_keeps_the_last_valid_value(&cluster, &served, &other).await?;
+    cluster.delete(&other, LOCAL_SATURATION_MAP_NAME).await?;
+    binary_data::binary_file_is_reported(&cluster, &other).await?;
     main_map::main_map_changes_settings_at_run_time(&cluster).await?;
     cluster.install.stop().await
 }

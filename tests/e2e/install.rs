@@ -4,11 +4,14 @@
 #![expect(clippy::print_stdout, reason = "the rows are for the person who runs the tests")]
 
 mod at_once;
+mod commands;
 mod crds;
 mod elsewhere;
+mod enforcer;
 mod forms;
 mod gitops;
 mod manifests;
+mod one_namespace;
 mod orders;
 pub(crate) mod previous;
 pub(crate) mod profiles;
@@ -112,4 +115,21 @@ fn forms_of_the_release_work() -> anyhow::Result<()> {
 #[ignore = "long: make test-install"]
 fn readme_commands_work() -> anyhow::Result<()> {
     run("install", async |site, _, table| readme::run(site, table).await)
+}
+
+#[test]
+#[ignore = "long: make test-install"]
+fn printed_commands_lead_to_no_conflict() -> anyhow::Result<()> {
+    run("install", async |site, _, table| commands::run(site, table).await)
+}
+
+#[test]
+#[ignore = "long: make test-install"]
+fn enforcer_of_webhooks_causes_no_conflict() -> anyhow::Result<()> {
+    run("install", async |site, _, table| enforcer::run(site, table).await)
+}
+
+#[test]
+fn administrator_of_a_namespace_installs() -> anyhow::Result<()> {
+    run("install", async |site, _, table| one_namespace::run(site, table).await)
 }

@@ -15,6 +15,8 @@ mod migration;
 mod old_objects;
 mod operations;
 mod outage;
+#[path = "../fixtures/printed_commands.rs"]
+mod printed_list;
 mod readiness;
 mod releases;
 mod rollout;

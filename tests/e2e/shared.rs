@@ -5,6 +5,7 @@ mod alerts;
 mod explain;
 mod generate;
 mod groups;
+mod network;
 mod scaling;
 mod servers;
 mod signals;

@@ -22,6 +22,9 @@ mod invalid_settings;
 mod layout;
 mod log_greps;
 mod model_servers_page;
+mod printed_commands;
+#[path = "../fixtures/printed_commands.rs"]
+mod printed_list;
 mod readme;
 mod release;
 mod report;

@@ -13,6 +13,7 @@ use wva_rules::{AnnotatedAutoscaler, AnnotationVerdict, ExistingVariant, replace
 use super::annotation_facts::REFUSED;
 use super::chain::Finding;
 use super::facts::Facts;
+use super::variant_state::edit;
 use crate::cluster::{AUTOSCALERS, SCALED_OBJECTS, elapsed_since, entry, id, is_excluded, text};
 
 /// The controller creates an object within a few cycles.
@@ -49,7 +50,7 @@ pub(super) fn check_annotations(facts: &Facts) -> Vec<Finding> {
             }
             (_, None) if is_on == Some(false) => unused.push(one.to_string()),
             (AnnotationVerdict::Refused(cause), _) => {
-                findings.push(Finding::broken(format!("{one}: {cause}"), one.command("edit")));
+                findings.push(Finding::broken(format!("{one}: {cause}"), one.edit()));
             }
             (AnnotationVerdict::Waiting(other), _) => findings.push(Finding::unknown(format!(
                 "{one}: waits for the deletion of VariantAutoscaling {other}"
@@ -107,7 +108,7 @@ impl<'a> Annotated<'a> {
 
     fn missing(&self, facts: &Facts) -> Finding {
         if let Some(note) = self.refusal(facts) {
-            return Finding::broken(format!("{self}: {note}"), self.command("describe"));
+            return Finding::broken(format!("{self}: {note}"), self.describe());
         }
         let age = elapsed_since(text(self.object, "/metadata/creationTimestamp"), facts.now);
         if age.is_some_and(|age| age < CREATION) {
@@ -132,7 +133,7 @@ impl<'a> Annotated<'a> {
         let note = self.refusal(facts).filter(|_| !is_current)?;
         Some(Finding::warning(
             format!("{self}: VariantAutoscaling {name} has earlier values: {note}"),
-            self.command("describe"),
+            self.describe(),
         ))
     }
 
@@ -143,12 +144,25 @@ impl<'a> Annotated<'a> {
         facts.annotations.refusals.get(&key).map(String::as_str)
     }
 
-    fn command(&self, verb: &str) -> String {
-        let plural = match self.autoscaler.name().kind {
+    fn describe(&self) -> String {
+        format!(
+            "kubectl describe {} -n {} {}",
+            self.plural(),
+            self.autoscaler.namespace,
+            self.autoscaler.name().name
+        )
+    }
+
+    /// How to change it: kubectl's editor, or the tool that owns it.
+    fn edit(&self) -> String {
+        edit(self.object, self.plural())
+    }
+
+    fn plural(&self) -> &'static str {
+        match self.autoscaler.name().kind {
             AutoscalerKind::Hpa => AUTOSCALERS.plural,
             AutoscalerKind::ScaledObject => SCALED_OBJECTS.plural,
-        };
-        format!("kubectl {verb} {plural} -n {} {}", self.autoscaler.namespace, self.autoscaler.name().name)
+        }
     }
 }
 

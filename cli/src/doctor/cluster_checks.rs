@@ -3,7 +3,7 @@
 use serde_json::Value;
 use wva_crds::names::INSTANCE_LABEL;
 use wva_crds::{ConditionReason, ConditionType};
-use wva_rules::{KubernetesVersion, OLDEST_KUBERNETES, Violation};
+use wva_rules::{KubernetesVersion, OLDEST_KUBERNETES, Owner, Violation};
 
 use super::annotations::check_annotations;
 use super::chain::Finding;
@@ -11,7 +11,7 @@ use super::config_maps::MapProblem;
 use super::controllers::Controller;
 use super::facts::{DESCRIBE_API_SERVICE, Facts, MetricsServer, is_served_by_wva, metrics_server};
 use super::unread_maps::check_unread_maps;
-use crate::cluster::{ObjectId, condition, entry, text};
+use crate::cluster::{ObjectId, condition, entry, id, text};
 use crate::output::count;
 
 const UNREVIEWED: &str = "kube-system";
@@ -55,7 +55,7 @@ fn crd(facts: &Facts) -> Finding {
         Ok(missing) if missing.is_empty() => Finding::fine("up to date"),
         Ok(missing) => Finding::warning(
             format!("older than this release; it drops {}", missing.join(", ")),
-            "wva crd | kubectl apply --server-side --force-conflicts -f -",
+            facts.crd_update.as_str(),
         ),
         Err(reason) => Finding::unknown(reason.as_str()),
     }
@@ -83,10 +83,11 @@ fn controller(facts: &Facts) -> Finding {
     }
     match all.as_slice() {
         [] if !has_leader && !facts.stopped_controllers.is_empty() => {
-            let ObjectId { namespace, name } = &facts.stopped_controllers[0];
+            let stopped = &facts.stopped_controllers[0];
+            let ObjectId { namespace, name } = id(stopped);
             Finding::broken(
                 format!("Deployment {namespace}/{name} is at 0 replicas, so the targets stay as they are"),
-                format!("kubectl scale deployment -n {namespace} {name} --replicas=2"),
+                start_command(stopped),
             )
         }
         [] if !has_leader => Finding::broken(
@@ -100,6 +101,21 @@ fn controller(facts: &Facts) -> Finding {
              --controller-selector",
         ),
         _ => Finding::fine(list),
+    }
+}
+
+/// Helm changes only what its values change, so a Deployment that people stopped stays stopped until they start it.
+fn start_command(deployment: &Value) -> String {
+    let ObjectId { namespace, name } = id(deployment);
+    let command = format!("kubectl scale deployment -n {namespace} {name} --replicas=2");
+    match Owner::of(deployment) {
+        None => command,
+        Some(owner @ Owner::Helm(_)) => {
+            format!(
+                "{command}; if replicaCount of {owner} is another number, that one: its next upgrade fails else"
+            )
+        }
+        Some(owner) => format!("deployment {namespace}/{name}: {}", owner.advice()),
     }
 }
 

@@ -84,7 +84,7 @@ impl Controller {
 pub(super) struct Installed {
     pub(super) running: Vec<Controller>,
     /// Deployments of wva at 0 replicas.
-    pub(super) stopped: Vec<ObjectId>,
+    pub(super) stopped: Vec<Value>,
 }
 
 /// Whether it is a Deployment of wva at 0 replicas.
@@ -108,7 +108,7 @@ pub(super) async fn list_controllers(
             return None;
         }
     };
-    let stopped = deployments.iter().filter(|deployment| is_stopped(deployment)).map(id).collect();
+    let stopped = deployments.iter().filter(|deployment| is_stopped(deployment)).cloned().collect();
     let mut running = Vec::new();
     for deployment in deployments {
         let map = read_main_map(cluster, &deployment, unreadable).await;

@@ -73,7 +73,7 @@ pub(super) struct Facts {
     pub(super) namespaces: Vec<Value>,
     pub(super) controllers: Option<Vec<Controller>>,
     /// Deployments of wva that are scaled to 0 replicas.
-    pub(super) stopped_controllers: Vec<ObjectId>,
+    pub(super) stopped_controllers: Vec<Value>,
     pub(super) config_maps: ConfigMapFacts,
     pub(super) leaders: Leaders,
     /// What the leaders last read of endpoint pickers.
@@ -88,6 +88,8 @@ pub(super) struct Facts {
     pub(super) api_service: Option<Value>,
     /// Fields of this release that the installed CRD lacks.
     pub(super) missing_crd_fields: Result<Vec<String>, String>,
+    /// How to update the CRD.
+    pub(super) crd_update: String,
     /// `None` if the API server names none.
     pub(super) kubernetes: Option<KubernetesVersion>,
     /// `None` without `--prometheus`.
@@ -145,6 +147,7 @@ impl Facts {
             claim_templates: read_claim_templates(cluster, &mut unreadable).await,
             kubernetes: cluster.kubernetes_version().await,
             api_service: get_api_service(cluster, &mut unreadable).await,
+            crd_update: cluster.crd_update().await,
             missing_crd_fields: cluster.missing_crd_fields().await.map_err(|e| e.to_string()),
             series: OptionFuture::from(prometheus.as_ref().map(query_series)).await,
             unreadable,

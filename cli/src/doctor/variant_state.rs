@@ -10,7 +10,7 @@ use wva_crds::ConditionType;
 use wva_crds::intent::Mode;
 use wva_crds::picker_report::PickerReport;
 use wva_objects::Target;
-use wva_rules::Owner;
+use wva_rules::{ExistingVariant, Owner};
 use wva_scaling::{Decision, snapshot};
 
 use super::facts::Facts;
@@ -119,6 +119,9 @@ impl<'a> VariantState<'a> {
 
     /// The command that changes the object as described, or the tool that owns it and the description.
     pub(super) fn change(&self, command: String, description: &str) -> String {
+        if let Some(kept) = kept_for(self.object) {
+            return kept;
+        }
         let owner = Owner::of(self.object);
         owner.map_or(command, |owner| format!("{}: {description}", owned(self.object, "va", &owner)))
     }
@@ -133,7 +136,21 @@ impl<'a> VariantState<'a> {
 pub(super) fn edit(object: &Value, kind: &str) -> String {
     let ObjectId { namespace, name } = id(object);
     let command = format!("kubectl edit {kind} -n {namespace} {name}");
+    if let Some(kept) = kept_for(object) {
+        return kept;
+    }
     Owner::of(object).map_or(command, |owner| owned(object, kind, &owner))
+}
+
+/// wva reverts changes of an object that it keeps for an annotated autoscaler.
+fn kept_for(object: &Value) -> Option<String> {
+    let ExistingVariant { namespace, origin, .. } = ExistingVariant::read(object)?;
+    let autoscaler = origin?.autoscaler;
+    let kind = autoscaler.kind.api().1;
+    Some(format!(
+        "change the annotations of {kind} {namespace}/{}: wva keeps the object for it",
+        autoscaler.name
+    ))
 }
 
 fn owned(object: &Value, kind: &str, owner: &Owner) -> String {

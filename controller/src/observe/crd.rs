@@ -11,7 +11,7 @@ pub async fn warn_if_crd_outdated(client: &Client) {
         Ok(missing) => tracing::warn!(
             fields = missing.join(", "),
             "The VariantAutoscaling CRD is outdated and drops fields; apply the CRD of this release: wva crd | kubectl \
-             apply --server-side -f -"
+             apply --server-side --force-conflicts -f -"
         ),
         Err(CrdSchemaError::NotInstalled { .. }) => tracing::warn!(
             "The VariantAutoscaling CRD is not installed; apply it: wva crd | kubectl apply --server-side -f -"

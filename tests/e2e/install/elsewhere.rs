@@ -104,13 +104,17 @@ async fn moved_deleted(site: &Site) -> anyhow::Result<String> {
     Ok("nothing left".to_owned())
 }
 
-/// The command of a document, with the names of an install in place of its placeholders.
-fn command(page: &str, part: &str) -> anyhow::Result<String> {
+/// The command of a document with this part.
+pub(super) fn block(page: &str, part: &str) -> anyhow::Result<String> {
     let text = std::fs::read_to_string(repository_path(page))?;
     let blocks = text.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
     let block = blocks.into_iter().find(|block| block.contains(part));
-    let block = block.with_context(|| format!("{page} has no command with {part:?}"))?;
-    Ok(block.replace("NAMESPACE", SYSTEM).replace("FULLNAME", RELEASE))
+    block.map(str::to_owned).with_context(|| format!("{page} has no command with {part:?}"))
+}
+
+/// The same, with the names of an install in place of its placeholders.
+fn command(page: &str, part: &str) -> anyhow::Result<String> {
+    Ok(block(page, part)?.replace("NAMESPACE", SYSTEM).replace("FULLNAME", RELEASE))
 }
 
 async fn bash(site: &Site, script: &str) -> anyhow::Result<()> {

@@ -52,6 +52,8 @@ on_request() {
   echo "prometheus|github.com/prometheus/prometheus/cmd/prometheus|-tags=remove_all_sd,enable_kubernetes_sd||prometheus-kubernetes"
   echo "prometheus-operator|github.com/prometheus-operator/prometheus-operator/cmd/operator|||prometheus-operator"
   echo "cert-manager|.|||cert-manager"
+  # Forward proxy of tests/e2e/shared/proxy.rs.
+  echo "proxy|.|||proxy"
   # Registry of tests/release.sh.
   echo "registry|github.com/google/go-containerregistry/cmd/registry|||registry"
   # Program of `make test-router`.

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use serde_json::Value;
+use wva_crds::names::MANAGED_BY_LABEL;
 
 use crate::text::quote;
 use wva_objects::json::at;
@@ -17,6 +18,32 @@ pub enum Owner {
     Flux(&'static str, Option<(String, String)>),
     /// An application of Argo CD.
     ArgoCd(Option<String>),
+    /// One of the tools that apply a Git repository: [`Owner::of`] names it.
+    Git,
+}
+
+const RELEASE_NAME: &str = "meta.helm.sh/release-name";
+const TRACKING_ID: &str = "argocd.argoproj.io/tracking-id";
+const ARGO_INSTANCE: &str = "argocd.argoproj.io/instance";
+/// Prefix of labels for each kind of Flux.
+const FLUX: [(&str, &str); 2] = [("HelmRelease", "helm"), ("Kustomization", "kustomize")];
+
+/// CEL: whether a tool for Git owns the object, and whether Helm does. As [`Owner::of`], by labels and annotations only.
+pub(crate) fn owned_in_cel(object: &str) -> [String; 2] {
+    let has = |map: &str, key: &str| {
+        format!("(has({object}.metadata.{map}) && '{key}' in {object}.metadata.{map})")
+    };
+    let flux = FLUX.map(|(_, prefix)| has("labels", &flux_key(prefix, "name")));
+    let git = [&flux[..], &[has("annotations", TRACKING_ID), has("labels", ARGO_INSTANCE)]].concat();
+    let by_label = format!(
+        "{} && {object}.metadata.labels['{MANAGED_BY_LABEL}'] == 'Helm'",
+        has("labels", MANAGED_BY_LABEL)
+    );
+    [format!("({})", git.join(" || ")), format!("({} || ({by_label}))", has("annotations", RELEASE_NAME))]
+}
+
+fn flux_key(prefix: &str, part: &str) -> String {
+    format!("{prefix}.toolkit.fluxcd.io/{part}")
 }
 
 impl Owner {
@@ -28,21 +55,19 @@ impl Owner {
             found.filter(|text| !text.is_empty()).map(str::to_owned)
         };
         let pair = |map: &str, name: &str, namespace: &str| text(map, name).zip(text(map, namespace));
-        let flux = [("HelmRelease", "helm"), ("Kustomization", "kustomize")];
-        let flux = flux.into_iter().find_map(|(kind, prefix)| {
-            let key = |part: &str| format!("{prefix}.toolkit.fluxcd.io/{part}");
-            let named = pair("labels", &key("name"), &key("namespace"));
+        let flux = FLUX.into_iter().find_map(|(kind, prefix)| {
+            let named = pair("labels", &flux_key(prefix, "name"), &flux_key(prefix, "namespace"));
             named.map(|named| Self::Flux(kind, Some(named)))
         });
         let argo_cd = || {
             // `app:group/kind:namespace/name`.
-            let tracked = text("annotations", "argocd.argoproj.io/tracking-id");
+            let tracked = text("annotations", TRACKING_ID);
             let tracked = tracked.and_then(|id| id.split(':').next().map(str::to_owned));
-            tracked.or(text("labels", "argocd.argoproj.io/instance")).map(|name| Self::ArgoCd(Some(name)))
+            tracked.or(text("labels", ARGO_INSTANCE)).map(|name| Self::ArgoCd(Some(name)))
         };
         let helm = || {
-            let named = pair("annotations", "meta.helm.sh/release-name", "meta.helm.sh/release-namespace");
-            let is_helms = text("labels", "app.kubernetes.io/managed-by").is_some_and(|name| name == "Helm");
+            let named = pair("annotations", RELEASE_NAME, "meta.helm.sh/release-namespace");
+            let is_helms = text("labels", MANAGED_BY_LABEL).is_some_and(|name| name == "Helm");
             (named.is_some() || is_helms).then_some(Self::Helm(named))
         };
         flux.or_else(argo_cd).or_else(|| Self::by_manager(object)).or_else(helm)
@@ -69,7 +94,9 @@ impl Owner {
     pub fn advice(&self) -> String {
         match self {
             Self::Helm(_) => format!("change it in the values of {self} and upgrade"),
-            Self::Flux(..) | Self::ArgoCd(_) => format!("change it in Git: {self} reverts other changes"),
+            Self::Flux(..) | Self::ArgoCd(_) | Self::Git => {
+                format!("change it in Git: {self} reverts other changes")
+            }
         }
     }
 }
@@ -85,6 +112,7 @@ impl fmt::Display for Owner {
             Self::Flux(kind, Some((name, namespace))) => {
                 write!(f, "{kind} {} of Flux in namespace {}", quote(name), quote(namespace))
             }
+            Self::Git => f.write_str("the tool that applies it"),
             Self::ArgoCd(None) => f.write_str("its application of Argo CD"),
             Self::ArgoCd(Some(name)) => write!(f, "application {} of Argo CD", quote(name)),
         }

@@ -12,6 +12,7 @@ use wva_crds::settings::{Kind, SETTINGS, Setting};
 
 use crate::findings::template_parts;
 use crate::maps::immutable;
+use crate::owner::{Owner, owned_in_cel};
 use crate::rule::Rule;
 use crate::text::FOUND_CHARS;
 use crate::va::{instance, labels};
@@ -199,8 +200,8 @@ pub fn main_map_policy() -> Value {
             "expression": "size(variables.changed) == 0",
             "messageExpression": format!("variables.changed.map(v, {}).join('; ') + {}", change_message(), remedy()),
             "message": format!(
-                "{}: [{}] changed settings need a restart; set annotation {} in the same change, then restart the \
-                 controller",
+                "{}: [{}] changed settings need a restart; change them where the map comes from, or set annotation {} in \
+                 the same change and restart the controller",
                 immutable::CHANGED.field, immutable::CHANGED.code, RESTART_REVISION_ANNOTATION
             ),
         }],
@@ -326,10 +327,14 @@ fn change_message() -> String {
     )
 }
 
-/// Same text as the webhook without a process. `resourceVersion` of the stored map is the new revision.
+/// Where to change the map, as the webhook says it, by what the map itself tells about its owner. `resourceVersion` of the
+/// stored map is the new revision.
 fn remedy() -> String {
+    let [git, helm] = owned_in_cel("oldObject");
     format!(
-        "{} + oldObject.metadata.resourceVersion + {} + request.namespace",
+        "({git} ? {} : {helm} ? {} : {} + oldObject.metadata.resourceVersion + {} + request.namespace)",
+        literal(&immutable::owned_remedy(&Owner::Git)),
+        literal(&immutable::owned_remedy(&Owner::Helm(None))),
         literal(&format!("; set annotation {RESTART_REVISION_ANNOTATION}: \"")),
         literal(
             "\" in the same change, then restart: kubectl rollout restart deployment -l \

@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::SignedDuration;
 use wva_crds::ConditionType;
 use wva_crds::duration::rounded;
-use wva_crds::names::{EXCLUDE_ANNOTATION, INSTANCE_LABEL};
+use wva_crds::names::{ALLOW_INSTANCE_CHANGE_ANNOTATION, EXCLUDE_ANNOTATION, INSTANCE_LABEL};
 use wva_objects::orphan::detect_orphan;
 use wva_objects::status::MAX_TARGET_AGE;
 use wva_rules::{Facts, Severity, apply_defaults, validate};
@@ -70,10 +70,14 @@ fn managers(variant: &VariantState<'_>) -> Option<Finding> {
                     "install one with CONTROLLER_INSTANCE={label}, or: {}",
                     variant.change(
                         format!(
-                            "kubectl label va {} --overwrite {INSTANCE_LABEL}=INSTANCE",
+                            "kubectl patch va {} --type merge -p '{{\"metadata\":{{\"labels\":{{\"{INSTANCE_LABEL}\":\
+                             \"INSTANCE\"}},\"annotations\":{{\"{ALLOW_INSTANCE_CHANGE_ANNOTATION}\":\"true\"}}}}}}'",
                             variant.argument()
                         ),
-                        &format!("change the label {INSTANCE_LABEL}"),
+                        &format!(
+                            "change the label {INSTANCE_LABEL} together with the annotation \
+                             {ALLOW_INSTANCE_CHANGE_ANNOTATION}: \"true\""
+                        ),
                     )
                 ),
                 None => variant.change(

@@ -74,6 +74,15 @@ fn names_annotation_value_and_remedy() {
     check(&[State::Broken], &parts, |w| {
         w.hpas[0]["metadata"]["annotations"]["llm-d.ai/variant-cost"] = json!("$4");
     });
+    // A release reverts it, or its next upgrade conflicts.
+    check(
+        &[State::Broken],
+        &["horizontalpodautoscalers prod/h: change it in the values of its Helm release"],
+        |w| {
+            w.hpas[0]["metadata"]["annotations"]["llm-d.ai/variant-cost"] = json!("$4");
+            w.hpas[0]["metadata"]["labels"] = json!({"app.kubernetes.io/managed-by": "Helm"});
+        },
+    );
 }
 
 #[test]

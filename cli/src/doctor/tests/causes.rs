@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::world::World;
-use super::{check, cluster_checks, set_condition, text};
+use super::{VariantState, check, check_variant, cluster_checks, set_condition, text};
 
 fn cluster_report(change: impl FnOnce(&mut World)) -> String {
     let mut world = World::new();
@@ -47,6 +47,66 @@ fn a_controller_at_zero_replicas_is_installed() {
     });
     assert!(report.contains("BROKEN controller  Deployment wva/wva is at 0 replicas"), "{report}");
     assert!(report.contains("kubectl scale deployment -n wva wva --replicas=2"), "{report}");
+}
+
+/// What people stopped by kubectl, they start by kubectl, with the number of the release.
+#[test]
+fn a_stopped_controller_of_a_tool_names_the_tool() {
+    let stopped = |annotations: Value| {
+        cluster_report(move |w| {
+            w.snapshot = None;
+            w.controllers[0]["spec"]["replicas"] = json!(0);
+            w.controllers[0]["metadata"]["annotations"] = annotations;
+        })
+    };
+    let by_helm =
+        stopped(json!({"meta.helm.sh/release-name": "wva", "meta.helm.sh/release-namespace": "wva"}));
+    assert!(by_helm.contains("replicaCount of Helm release"), "{by_helm}");
+    let by_git = stopped(json!({"argocd.argoproj.io/tracking-id": "apps:apps/Deployment:wva/wva"}));
+    assert!(by_git.contains("in Git: application") && !by_git.contains("kubectl scale"), "{by_git}");
+}
+
+#[test]
+fn a_variant_that_wva_keeps_is_changed_by_its_autoscaler() {
+    let parts = ["spec.modelID", "change the annotations of HorizontalPodAutoscaler prod/a-hpa"];
+    check("variant", &parts, |w| {
+        w.variant["spec"]["modelID"] = json!("");
+        w.variant["metadata"]["labels"] = json!({"app.kubernetes.io/managed-by": "wva"});
+        w.variant["metadata"]["ownerReferences"] = json!([{"apiVersion": "autoscaling/v2",
+            "kind": "HorizontalPodAutoscaler", "name": "a-hpa", "uid": "u", "controller": true}]);
+    });
+}
+
+/// The API server refuses another instance without the annotation in the same update.
+#[test]
+fn the_command_for_another_instance_is_admitted() {
+    let mut world = World::new();
+    world.variant["metadata"]["labels"] = json!({"wva.llmd.ai/controller-instance": "gone"});
+    world.controllers[0]["spec"]["template"]["spec"]["containers"][0]["env"] =
+        json!([{"name": "CONTROLLER_INSTANCE", "value": "blue"}]);
+    let facts = world.facts();
+    let result = check_variant(&VariantState::new(&facts, &facts.variants[0]));
+    let remedies: Vec<&str> = result.findings.iter().filter_map(|(_, f)| f.remedy.as_deref()).collect();
+    let patch =
+        remedies.iter().find_map(|text| text.split('\'').nth(1)).unwrap_or_else(|| panic!("{remedies:?}"));
+    let patch: Value = serde_json::from_str(&patch.replace("INSTANCE", "blue")).unwrap();
+    let stored = &facts.variants[0];
+    let mut changed = stored.clone();
+    for map in ["labels", "annotations"] {
+        changed["metadata"][map] = patch["metadata"][map].clone();
+    }
+    let update = |object: &Value| {
+        let facts = wva_rules::Facts {
+            operation: wva_rules::Operation::Update,
+            old: Some(stored),
+            instance: Some("blue"),
+            ..wva_rules::Facts::new(object)
+        };
+        wva_rules::validate(&facts).violations.iter().any(|violation| violation.code == "WVA-VA-014")
+    };
+    assert!(!update(&changed), "{changed}");
+    changed["metadata"]["annotations"] = json!({});
+    assert!(update(&changed), "the rule does not see the change");
 }
 
 /// wva serves external metrics itself, so Prometheus need not have its series.

@@ -194,7 +194,7 @@ impl World {
             annotations: self.annotations,
             namespaces: self.namespaces,
             controllers: Some(controllers.collect()),
-            stopped_controllers: self.controllers.iter().filter(|d| is_stopped(d)).map(id).collect(),
+            stopped_controllers: self.controllers.iter().filter(|d| is_stopped(d)).cloned().collect(),
             config_maps: self.config_maps,
             pickers: self.pickers,
             wait_limits: self.wait_limits,
@@ -205,6 +205,7 @@ impl World {
             kubernetes: self.kubernetes.parse().ok(),
             api_service: self.api_service,
             missing_crd_fields: Ok(Vec::new()),
+            crd_update: String::new(),
             series: self.has_prometheus.then_some(Ok(PrometheusSeries {
                 models: self.models,
                 duplicates: self.duplicates,

@@ -169,17 +169,8 @@ fn announces_restart(facts: &MapFacts<'_>) -> bool {
 /// changes there: after a patch the next upgrade of the release would fail.
 fn remedy(facts: &MapFacts<'_>, changes: &[Change<'_>]) -> String {
     let owner = facts.running.and_then(|_| facts.old.and_then(Owner::of).or_else(|| Owner::of(facts.object)));
-    match owner {
-        Some(owner @ Owner::Helm(_)) => {
-            return format!("; {}: that sets the annotation too and restarts the pods", owner.advice());
-        }
-        Some(owner) => {
-            let advice = owner.advice();
-            return format!(
-                "; {advice}. Set annotation {RESTART_REVISION_ANNOTATION} to a new value in the same change"
-            );
-        }
-        None => {}
+    if let Some(owner) = owner {
+        return owned_remedy(&owner);
     }
     let revision = revision(facts, changes);
     let namespace = shell_quote(facts.namespace);
@@ -197,6 +188,15 @@ fn remedy(facts: &MapFacts<'_>, changes: &[Change<'_>]) -> String {
         shell_quote(facts.name()),
         shell_quote(&to_ascii(&patch.to_string())),
     )
+}
+
+/// The rest of a message about a map that a tool owns.
+pub(crate) fn owned_remedy(owner: &Owner) -> String {
+    let advice = owner.advice();
+    if matches!(owner, Owner::Helm(_)) {
+        return format!("; {advice}: that sets the annotation too and restarts the pods");
+    }
+    format!("; {advice}. Set annotation {RESTART_REVISION_ANNOTATION} to a new value in the same change")
 }
 
 /// `None` without a stored map, or if a value is too long or may be a secret.
