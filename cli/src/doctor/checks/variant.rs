@@ -58,9 +58,33 @@ fn managers(variant: &VariantState<'_>) -> Option<Finding> {
     let managers: Vec<&Controller> = all.iter().filter(|c| c.manages(variant.object)).collect();
     let publishers: Vec<_> =
         managers.iter().filter(|c| c.is_llm_d_wva || !variant.is_recommend_only()).collect();
-    let label = entry(variant.object, "/metadata/labels", INSTANCE_LABEL);
     match (managers.len(), publishers.len()) {
-        (0, _) => Some(Finding::broken(
+        (0, _) => Some(unmanaged(variant)),
+        (_, 2..) => Some(Finding::broken(
+            format!(
+                "{} controllers publish it, and an HPA adds up their targets: {}",
+                publishers.len(),
+                publishers.iter().map(|c| c.describe()).collect::<Vec<_>>().join(", ")
+            ),
+            format!(
+                "stop one of them; while both run: {}",
+                variant.change(
+                    format!(
+                        "kubectl annotate va {} --overwrite wva.llmd.ai/mode=recommend",
+                        variant.argument()
+                    ),
+                    "set the annotation wva.llmd.ai/mode: recommend",
+                )
+            ),
+        )),
+        _ => None,
+    }
+}
+
+/// No installed controller has its instance.
+fn unmanaged(variant: &VariantState<'_>) -> Finding {
+    let label = entry(variant.object, "/metadata/labels", INSTANCE_LABEL);
+    Finding::broken(
             match label {
                 Some(label) => format!("its label names instance {label}, which is not installed"),
                 None => "it has no instance label, but every installed controller has an instance".to_owned(),
@@ -85,26 +109,7 @@ fn managers(variant: &VariantState<'_>) -> Option<Finding> {
                     &format!("add the label {INSTANCE_LABEL}"),
                 ),
             },
-        )),
-        (_, 2..) => Some(Finding::broken(
-            format!(
-                "{} controllers publish it, and an HPA adds up their targets: {}",
-                publishers.len(),
-                publishers.iter().map(|c| c.describe()).collect::<Vec<_>>().join(", ")
-            ),
-            format!(
-                "stop one of them; while both run: {}",
-                variant.change(
-                    format!(
-                        "kubectl annotate va {} --overwrite wva.llmd.ai/mode=recommend",
-                        variant.argument()
-                    ),
-                    "set the annotation wva.llmd.ai/mode: recommend",
-                )
-            ),
-        )),
-        _ => None,
-    }
+        )
 }
 
 fn target_conflict(variant: &VariantState<'_>) -> Option<Finding> {
