@@ -94,29 +94,27 @@ impl Prometheus {
 /// Error of a query, with what to do.
 pub(super) fn describe(error: &QueryError) -> String {
     match error {
-    QueryError::Unreachable { cause, fault, has_begun: false, .. } => {
-        format!("Prometheus did not answer: {}: {cause}", remedy(fault.as_ref()))
-    }
-    QueryError::TimedOut { after, .. } => {
-        format!("Prometheus did not answer: check --prometheus: it timed out after {after:?}")
-    }
-    QueryError::Unreachable { cause, .. } => {
-        format!("the connection to Prometheus broke during its answer: {cause}")
-    }
-    QueryError::Refused { status, .. } => {
-        let status = StatusCode::from_u16(*status).map_or(status.to_string(), |s| s.to_string());
-        format!("Prometheus answered {status}: check --prometheus")
-    }
-    QueryError::Unreadable { is_json: true, .. } => {
-        "the answer of Prometheus is not a vector".to_owned()
-    }
-    QueryError::Unreadable { problem, .. } => {
-        format!("the answer of Prometheus is not JSON: check --prometheus: {problem}")
-    }
-    QueryError::TooLong { limit, .. } => {
-        format!("the answer of Prometheus has more than {limit} bytes")
-    }
-    QueryError::Token { .. } => error.to_string(),
+        QueryError::Unreachable { cause, fault, has_begun: false, .. } => {
+            format!("Prometheus did not answer: {}: {cause}", remedy(fault.as_ref()))
+        }
+        QueryError::TimedOut { after, .. } => {
+            format!("Prometheus did not answer: check --prometheus: it timed out after {after:?}")
+        }
+        QueryError::Unreachable { cause, .. } => {
+            format!("the connection to Prometheus broke during its answer: {cause}")
+        }
+        QueryError::Refused { status, .. } => {
+            let status = StatusCode::from_u16(*status).map_or(status.to_string(), |s| s.to_string());
+            format!("Prometheus answered {status}: check --prometheus")
+        }
+        QueryError::Unreadable { is_json: true, .. } => "the answer of Prometheus is not a vector".to_owned(),
+        QueryError::Unreadable { problem, .. } => {
+            format!("the answer of Prometheus is not JSON: check --prometheus: {problem}")
+        }
+        QueryError::TooLong { limit, .. } => {
+            format!("the answer of Prometheus has more than {limit} bytes")
+        }
+        QueryError::Token { .. } => error.to_string(),
     }
 }
 

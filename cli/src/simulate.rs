@@ -14,10 +14,10 @@ use wva_simulator::report::{self, Section, SimulationReport};
 use wva_simulator::scenario::{self, Scenario, Spec};
 use wva_simulator::study::{count_runs, run_study};
 
-use crate::progress::Progress;
 use self::sweep::Sweep;
 use crate::arguments::{file_option, flag, option, output_format, output_option, path_value, value};
 use crate::output::{self, UnreadableFile, print, wrong_usage};
+use crate::progress::Progress;
 
 const LIMIT: u64 = 1 << 20;
 

@@ -28,7 +28,8 @@ const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Reads what the options ask for, from the cache as far as it has it.
 pub(super) async fn fetch(arguments: &ArgMatches, options: &Options) -> anyhow::Result<Store> {
-    let client = Prometheus::from_options(arguments)?.context("--prometheus is missing")?.with_timeout(TIMEOUT);
+    let client =
+        Prometheus::from_options(arguments)?.context("--prometheus is missing")?.with_timeout(TIMEOUT);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
     let cached = match options.cache.as_deref().filter(|file| file.exists()) {
         Some(file) => Some(Store::resume(file)?),
@@ -116,7 +117,8 @@ impl Reader<'_> {
         let grid = Grid { span: chunk, step: self.header.step, interval: self.header.interval };
         let mut models: BTreeMap<ModelKey, Chunk> = BTreeMap::new();
         for (key, (cells, engine)) in scrapes.reduce(grid) {
-            let part = Chunk { key: key.clone(), from: chunk.from, cells, windows: Windows::default(), engine };
+            let part =
+                Chunk { key: key.clone(), from: chunk.from, cells, windows: Windows::default(), engine };
             models.insert(key, part);
         }
         for (figure, names) in self.discovery.figures() {
@@ -150,7 +152,11 @@ impl Reader<'_> {
         Ok((scrapes, partial))
     }
 
-    async fn windows(&self, expression: &str, chunk: Span) -> Result<(WindowSink, Option<String>), ChunkError> {
+    async fn windows(
+        &self,
+        expression: &str,
+        chunk: Span,
+    ) -> Result<(WindowSink, Option<String>), ChunkError> {
         let window = i64::from(WINDOW);
         let range =
             TimeRange { from: to_f64(chunk.from + window), to: to_f64(chunk.to), step: to_f64(window) };

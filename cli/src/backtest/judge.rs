@@ -23,7 +23,7 @@ const START: f64 = 120.0;
 /// The report, and the page if it is asked for.
 pub(super) fn judge(store: &Store, options: &Options) -> anyhow::Result<(BacktestReport, String)> {
     let policies = policies(options.objectives, &options.targets)?;
-    let progress = Progress::new(store.histories.len() * (policies.len() + 2));
+    let progress = Progress::new(store.histories.len() * (policies.len() + 3));
     let (mut models, mut sections) = (Vec::new(), Vec::new());
     for history in store.histories.values() {
         let (answer, section) = judge_model(history, options, &policies, &progress)?;
@@ -43,7 +43,12 @@ pub(super) fn judge(store: &Store, options: &Options) -> anyhow::Result<(Backtes
     Ok((report, page))
 }
 
-fn judge_model(history: &History, options: &Options, policies: &[Policy], progress: &Progress) -> anyhow::Result<(ModelAnswer, String)> {
+fn judge_model(
+    history: &History,
+    options: &Options,
+    policies: &[Policy],
+    progress: &Progress,
+) -> anyhow::Result<(ModelAnswer, String)> {
     let name = history.key.to_string();
     let (fleet, assumptions) = assume(history, options);
     let limits = Limits { max_seqs: options.max_seqs, max_batched_tokens: options.max_batched_tokens };
@@ -82,7 +87,11 @@ fn judge_model(history: &History, options: &Options, policies: &[Policy], progre
     let mut worst = worst::find(&outcomes, is_judged).filter(|_| options.report.is_some());
     if let Some(worst) = &mut worst {
         let requests = calibration.requests(&Drawer::new(history));
-        worst::explain(worst, &setting(history, fitted.engine, requests, options.objectives, fleet), policies);
+        worst::explain(
+            worst,
+            &setting(history, fitted.engine, requests, options.objectives, fleet),
+            policies,
+        );
     }
     let (mut answer, section) = answer(&findings, assumptions, worst.as_ref(), options);
     if options.is_tuned && is_worth {
@@ -146,7 +155,8 @@ fn assume(history: &History, options: &Options) -> (Fleet, Vec<String>) {
         assumptions.push("a KV cache of 270,000 tokens: the servers do not export its size".to_owned());
     }
     if !history.windows.prompt.is_known() {
-        assumptions.push("lengths of requests are exponential: the servers export no histogram of them".to_owned());
+        assumptions
+            .push("lengths of requests are exponential: the servers export no histogram of them".to_owned());
     }
     (Fleet { cost: options.cost_of(&history.key), min: 1, max, start }, assumptions)
 }

@@ -33,7 +33,10 @@ impl Labels {
     }
 
     fn pod(&self) -> &str {
-        [&self.pod, &self.pod_name, &self.instance].into_iter().find(|name| !name.is_empty()).map_or("", |n| n)
+        [&self.pod, &self.pod_name, &self.instance]
+            .into_iter()
+            .find(|name| !name.is_empty())
+            .map_or("", |n| n)
     }
 }
 
@@ -76,7 +79,8 @@ impl WindowSink {
 
     /// Sums of each model.
     pub(super) fn sums(self) -> BTreeMap<ModelKey, Vec<f32>> {
-        let first = |rows: Vec<(f64, Vec<f32>)>| rows.into_iter().next().map(|(_, row)| row).unwrap_or_default();
+        let first =
+            |rows: Vec<(f64, Vec<f32>)>| rows.into_iter().next().map(|(_, row)| row).unwrap_or_default();
         self.rows.into_iter().map(|(key, rows)| (key, first(rows))).collect()
     }
 }
@@ -110,7 +114,9 @@ fn histogram(mut rows: Vec<(f64, Vec<f32>)>) -> Histogram {
     for (bound, row) in rows {
         match merged.last_mut() {
             // `1` and `1.0` are two series.
-            Some((last, sum)) if (*last - bound).abs() < 1e-12 || (last.is_infinite() && bound.is_infinite()) => {
+            Some((last, sum))
+                if (*last - bound).abs() < 1e-12 || (last.is_infinite() && bound.is_infinite()) =>
+            {
                 for (sum, value) in sum.iter_mut().zip(row) {
                     *sum = if sum.is_nan() { value } else { *sum + if value.is_nan() { 0.0 } else { value } };
                 }

@@ -12,7 +12,9 @@ use wva_simulator::backtest::plan::Span;
 use wva_simulator::backtest::signals::Selector;
 use wva_simulator::measure::Objectives;
 
-use crate::arguments::{file_option, flag, namespace_option, option, output_option, path_value, value, values};
+use crate::arguments::{
+    file_option, flag, namespace_option, option, output_option, path_value, value, values,
+};
 
 const HELP: &str = "\
 No cluster and no installed wva are needed: the command only reads, and only the
@@ -83,8 +85,12 @@ pub(super) fn command() -> Command {
                 .action(ArgAction::Append),
         )
         .arg(
-            option("cost", "[MODEL=]COST", "Cost of a replica for an hour, of all models or of one; default: 1")
-                .action(ArgAction::Append),
+            option(
+                "cost",
+                "[MODEL=]COST",
+                "Cost of a replica for an hour, of all models or of one; default: 1",
+            )
+            .action(ArgAction::Append),
         )
         .arg(option(
             "start",
@@ -105,7 +111,10 @@ pub(super) fn command() -> Command {
                 .value_parser(value_parser!(u32).range(1..)),
         );
     let command = command
-        .arg(file_option("cache", "Keep what was read in this file, and go on from there").conflicts_with("from"))
+        .arg(
+            file_option("cache", "Keep what was read in this file, and go on from there")
+                .conflicts_with("from"),
+        )
         .arg(file_option("export", "Write what was read, for --from"))
         .arg(flag("anonymous", "Replace the names in the export").requires("export"))
         .arg(file_option("from", "Read an export in place of a Prometheus").conflicts_with("prometheus"))
@@ -121,7 +130,9 @@ impl Options {
     /// A value is not valid.
     pub(super) fn read(arguments: &ArgMatches) -> anyhow::Result<Self> {
         let duration = |name: &'static str| -> anyhow::Result<Option<Duration>> {
-            value(arguments, name).map(|text| parse_duration(text).with_context(|| format!("--{name}"))).transpose()
+            value(arguments, name)
+                .map(|text| parse_duration(text).with_context(|| format!("--{name}")))
+                .transpose()
         };
         let known = |name: &'static str| Ok::<_, anyhow::Error>(duration(name)?.unwrap_or_default());
         let (cost, costs) = parse_costs(&values(arguments, "cost"))?;
@@ -159,7 +170,9 @@ impl Options {
             start: duration("start")?.map(|start| start.as_secs_f64()),
             max_replicas: arguments.get_one::<u32>("max-replicas").copied(),
             max_seqs: arguments.get_one::<u32>("max-seqs").map(|n| *n as usize),
-            max_batched_tokens: arguments.get_one::<u32>("max-batched-tokens").map_or(8192, |n| u64::from(*n)),
+            max_batched_tokens: arguments
+                .get_one::<u32>("max-batched-tokens")
+                .map_or(8192, |n| u64::from(*n)),
             cache: path("cache"),
             from: path("from"),
             export: path("export"),
@@ -184,7 +197,10 @@ impl Options {
         let of = match (&self.selector.namespace, &self.selector.model) {
             (None, None) => String::new(),
             (namespace, model) => {
-                let parts = [namespace.as_ref().map(|n| format!("namespace {n}")), model.as_ref().map(|m| format!("model {m}"))];
+                let parts = [
+                    namespace.as_ref().map(|n| format!("namespace {n}")),
+                    model.as_ref().map(|m| format!("model {m}")),
+                ];
                 format!(" of {}", parts.into_iter().flatten().collect::<Vec<_>>().join(" and "))
             }
         };
@@ -233,9 +249,14 @@ mod tests {
 
     #[test]
     fn reads_days_costs_and_spans() {
-        let options = read(&["--for", "2d", "--cost", "2.5", "--cost", "a/b=4", "--until", "2026-11-30T12:01:00Z"]).unwrap();
+        let options =
+            read(&["--for", "2d", "--cost", "2.5", "--cost", "a/b=4", "--until", "2026-11-30T12:01:00Z"])
+                .unwrap();
         let key = |model: &str| ModelKey { namespace: "n".to_owned(), model: model.to_owned() };
-        assert!((options.cost_of(&key("a/b")) - 4.0).abs() < 1e-9 && (options.cost_of(&key("c")) - 2.5).abs() < 1e-9);
+        assert!(
+            (options.cost_of(&key("a/b")) - 4.0).abs() < 1e-9
+                && (options.cost_of(&key("c")) - 2.5).abs() < 1e-9
+        );
         let span = options.span(0);
         assert_eq!((span.seconds(), span.to % 300), (2 * 86_400, 0));
         assert_eq!(options.targets, [95.0, 99.0]);

@@ -56,7 +56,6 @@ pub(super) struct Part {
     pub(super) warning: Option<String>,
 }
 
-
 /// What was read.
 #[derive(Debug)]
 pub(super) struct Store {
@@ -128,7 +127,8 @@ impl Store {
         store.export(&draft, false)?;
         std::fs::rename(&draft, file).with_context(|| format!("cannot replace {}", file.display()))?;
         let opened = File::options().append(true).open(file);
-        store.file = Some(BufWriter::new(opened.with_context(|| format!("cannot write {}", file.display()))?));
+        store.file =
+            Some(BufWriter::new(opened.with_context(|| format!("cannot write {}", file.display()))?));
         Ok(store)
     }
 

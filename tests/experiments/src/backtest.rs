@@ -84,11 +84,14 @@ impl Case {
         let name = format!("{}-{}s", self.scenario, self.interval);
         let server = Server::start(&folder.join(&name)).await?;
         let epoch = prometheus::aligned_start(scenario.setting.duration)?;
-        let samples = server.fill(&[(&ran, "recorded".to_owned(), "acme/model".to_owned())], epoch, scenario.setting.duration).await?;
+        let samples = server
+            .fill(&[(&ran, "recorded".to_owned(), "acme/model".to_owned())], epoch, scenario.setting.duration)
+            .await?;
         let setting = &scenario.setting;
         let max = setting.variants[0].max.to_string();
         let span = prometheus::span(epoch, setting.duration);
-        let objectives = [setting.objectives.ttft, setting.objectives.itl].map(|s| format!("{:.0}ms", 1000.0 * s));
+        let objectives =
+            [setting.objectives.ttft, setting.objectives.itl].map(|s| format!("{:.0}ms", 1000.0 * s));
         let page = folder.join(format!("{name}.html"));
         let arguments = [
             &["--ttft-slo", &objectives[0], "--itl-slo", &objectives[1]],

@@ -47,7 +47,8 @@ impl Discovery {
             names.extend(found.iter().map(|series| series.label("__name__").to_owned()));
             count = greatest(count, counted(&found, &counters));
             let scrapes = look(selector.scrapes()).await?;
-            intervals.extend(scrapes.first().map(|series| series.value).filter(|n| *n > 0.0).map(|n| 600.0 / n));
+            intervals
+                .extend(scrapes.first().map(|series| series.value).filter(|n| *n > 0.0).map(|n| 600.0 / n));
         }
         let figures = Figure::ALL.into_iter().filter_map(|figure| {
             let own: Vec<String> = figure.metrics().into_iter().filter(|name| names.contains(name)).collect();
@@ -135,7 +136,9 @@ mod tests {
 
     #[test]
     fn cells_divide_a_window() {
-        for (interval, cell) in [(15.0, 15), (14.3, 15), (31.0, 30), (60.0, 60), (10.0, 10), (1.0, 5), (44.0, 50)] {
+        for (interval, cell) in
+            [(15.0, 15), (14.3, 15), (31.0, 30), (60.0, 60), (10.0, 10), (1.0, 5), (44.0, 50)]
+        {
             assert_eq!(cell_of(interval), cell, "{interval}");
         }
     }

@@ -49,7 +49,11 @@ impl Arrangement {
             let width = (BUNCH / step).min(1.0);
             let centers: Vec<f64> = (0..bunches.max(1)).map(|_| uniform() * (1.0 - width)).collect();
             let mut place = || {
-                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below the length")]
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "below the length"
+                )]
                 let bunch = (uniform() * f64::from(bunches.max(1))) as usize;
                 centers[bunch.min(centers.len() - 1)] + width * uniform()
             };

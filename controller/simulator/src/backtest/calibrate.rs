@@ -150,7 +150,12 @@ pub fn windows_of(hour: usize, history: &History) -> Range<usize> {
 
 /// Calibrates an engine on all hours.
 #[must_use]
-pub fn calibrate(history: &History, drawer: &Drawer<'_>, engine: Engine, objectives: Objectives) -> Calibration {
+pub fn calibrate(
+    history: &History,
+    drawer: &Drawer<'_>,
+    engine: Engine,
+    objectives: Objectives,
+) -> Calibration {
     let all = 0..history.window_count();
     let simulated = run_on_all_cores(&ARRANGEMENTS, |arrangement| {
         let requests = drawer.draw(|_| *arrangement, 1);
@@ -178,10 +183,8 @@ fn hour(history: &History, simulated: &[Windows], objectives: Objectives, index:
     // Within the error of a sample of this size (Kolmogorov, 95 %) an arrangement fits as well.
     let tolerance = (1.36 / requests.max(1.0).sqrt()).max(0.01);
     let fits = |distance: &f64| *distance <= distances[best] + tolerance;
-    let plausible = (
-        distances.iter().position(fits).unwrap_or(best),
-        distances.iter().rposition(fits).unwrap_or(best),
-    );
+    let plausible =
+        (distances.iter().position(fits).unwrap_or(best), distances.iter().rposition(fits).unwrap_or(best));
     let compared = |of: fn(&Windows) -> &super::history::Histogram, objective: f64| {
         let real = Shares::new(of(&history.windows), windows.clone())?;
         let own = Shares::new(of(&simulated[best]), windows.clone())?;

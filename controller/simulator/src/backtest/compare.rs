@@ -273,8 +273,7 @@ const MINUTES: usize = (HOUR / 60) as usize;
 /// Refuses hours in which the replicas that ran, or wva by default, keep different shares with different arrangements.
 fn refuse_bursts(calibration: &mut Calibration, by_policy: &[Vec<Tally>], policies: &[spec::Policy]) {
     let wva = policies.iter().position(|policy| policy.name == WVA).map(|i| i + 1);
-    let watched: Vec<&Vec<Tally>> =
-        std::iter::once(0).chain(wva).filter_map(|i| by_policy.get(i)).collect();
+    let watched: Vec<&Vec<Tally>> = std::iter::once(0).chain(wva).filter_map(|i| by_policy.get(i)).collect();
     for (index, hour) in calibration.hours.iter_mut().enumerate() {
         if hour.refusal.is_some() || !hour.is_busy() {
             continue;

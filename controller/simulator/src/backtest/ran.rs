@@ -63,8 +63,11 @@ pub fn variant(history: &History, engine: Engine, cost: f64, initial: u32, most:
 fn prefix_hits(history: &History) -> Vec<(f64, f64)> {
     let windows_of_hour = (super::HOUR / WINDOW) as usize;
     let sum = |values: &[f32]| values.iter().map(|value| f64::from(*value)).sum::<f64>();
-    let hours =
-        history.windows.prefix_hits.chunks(windows_of_hour).zip(history.windows.prefix_lookups.chunks(windows_of_hour));
+    let hours = history
+        .windows
+        .prefix_hits
+        .chunks(windows_of_hour)
+        .zip(history.windows.prefix_lookups.chunks(windows_of_hour));
     let rate = |(hour, (hits, lookups)): (u32, (&[f32], &[f32]))| {
         let (hits, lookups) = (sum(hits), sum(lookups));
         let rate = if lookups > 0.0 { (hits / lookups).clamp(0.0, 0.99) } else { 0.0 };
@@ -167,9 +170,14 @@ impl Observer {
         count(ttft, window(self.offset + served.first_token), served.first_token - request.arrived);
         if request.output > 1 {
             let generating = served.ended - served.first_token;
-            count(request_gap, window(self.offset + served.ended), generating / f64::from(request.output - 1));
+            count(
+                request_gap,
+                window(self.offset + served.ended),
+                generating / f64::from(request.output - 1),
+            );
             // A request generates over several windows.
-            let (first, last) = (window(self.offset + served.first_token), window(self.offset + served.ended));
+            let (first, last) =
+                (window(self.offset + served.first_token), window(self.offset + served.ended));
             let parts = to_f64((last - first) as u64) + 1.0;
             for i in first..=last.min(gaps.len().saturating_sub(1)) {
                 gap_seconds[i] += to_f32(generating / parts);

@@ -202,7 +202,9 @@ mod tests {
     #[test]
     fn metrics_are_those_of_the_table() {
         assert!(Counter::Finished.metrics().contains(&"vllm:request_success_total".to_owned()));
-        assert!(Counter::FirstTokens.metrics().contains(&"sglang:time_to_first_token_seconds_count".to_owned()));
+        assert!(
+            Counter::FirstTokens.metrics().contains(&"sglang:time_to_first_token_seconds_count".to_owned())
+        );
         assert!(Figure::Prompt.metrics().contains(&"vllm:request_prompt_tokens_bucket".to_owned()));
         assert_eq!(Counter::of_metric("vllm:num_requests_running"), Some(Counter::Running));
         assert_eq!(Counter::of_metric("up"), None);

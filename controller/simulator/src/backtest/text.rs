@@ -106,7 +106,8 @@ fn calibration(model: &ModelAnswer) -> String {
     let range = |from: f64, to: f64| {
         if to - from < 0.05 { format!("{to:.1} %") } else { format!("{from:.1} to {to:.1} %") }
     };
-    let mut text = format!("  measured: {} of the first tokens in time", range(measured.ttft_from, measured.ttft_to));
+    let mut text =
+        format!("  measured: {} of the first tokens in time", range(measured.ttft_from, measured.ttft_to));
     if let Some((from, to)) = measured.itl_from.zip(measured.itl_to) {
         let _ = write!(text, ", {} of the times between tokens", range(from, to));
     }

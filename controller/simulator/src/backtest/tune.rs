@@ -135,7 +135,11 @@ fn config_map(key: &ModelKey, entry: &Value) -> String {
     let model = Value::String(key.model.clone());
     let mut text = format!(
         "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: wva-saturation-scaling-config\n{}data:\n  tuned: |\n    model_id: {model}\n",
-        if key.namespace.is_empty() { String::new() } else { format!("  namespace: {}\n", Value::String(key.namespace.clone())) }
+        if key.namespace.is_empty() {
+            String::new()
+        } else {
+            format!("  namespace: {}\n", Value::String(key.namespace.clone()))
+        }
     );
     for (field, value) in entry.as_object().into_iter().flatten() {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);

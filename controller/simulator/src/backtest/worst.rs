@@ -84,9 +84,10 @@ impl Policy for Recorder {
                     target: decision.target(),
                     reason: decision.reason().to_string(),
                 };
-                let is_news = self.decisions.last().is_none_or(|last| {
-                    (last.target, last.current) != (explained.target, explained.current)
-                });
+                let is_news = self
+                    .decisions
+                    .last()
+                    .is_none_or(|last| (last.target, last.current) != (explained.target, explained.current));
                 if is_news {
                     self.decisions.push(explained);
                 }

@@ -144,7 +144,12 @@ fn worst_minutes(worst: &Worst, from: i64) -> String {
     let start = 60.0 * f64::from(u32::try_from(worst.minute).unwrap_or(u32::MAX));
     let title = ["time", "replicas", "target", "reason"].map(str::to_owned).to_vec();
     let rows = worst.decisions.iter().map(|decision| {
-        vec![at(decision.at), decision.current.to_string(), decision.target.to_string(), escape(&decision.reason)]
+        vec![
+            at(decision.at),
+            decision.current.to_string(),
+            decision.target.to_string(),
+            escape(&decision.reason),
+        ]
     });
     format!(
         "<h3>The worst ten minutes of wva by default: {}</h3><p>{} of {} requests were late. Decisions that changed \
@@ -157,7 +162,9 @@ fn worst_minutes(worst: &Worst, from: i64) -> String {
 }
 
 fn calibration(answer: &ModelAnswer) -> String {
-    let title = ["hour", "requests", "TTFT % measured", "simulated", "ITL % measured", "simulated", "arrangement", ""];
+    let title = [
+        "hour", "requests", "TTFT % measured", "simulated", "ITL % measured", "simulated", "arrangement", "",
+    ];
     let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"));
     let rows = answer.calibration.iter().map(|hour| {
         vec![

@@ -76,7 +76,12 @@ impl Server {
     }
 
     /// Writes what fleets showed, in order of time; returns the number of samples.
-    pub(super) async fn fill(&self, fleets: &[(&Ran, String, String)], epoch: i64, seconds: f64) -> anyhow::Result<usize> {
+    pub(super) async fn fill(
+        &self,
+        fleets: &[(&Ran, String, String)],
+        epoch: i64,
+        seconds: f64,
+    ) -> anyhow::Result<usize> {
         let mut pods = Vec::new();
         for (ran, namespace, model) in fleets {
             for (serial, pod) in &ran.pods {
@@ -105,7 +110,8 @@ impl Server {
         if message.is_empty() {
             return Ok(());
         }
-        let request = client.post(format!("{}/api/v1/write", self.url())).header("Content-Encoding", "snappy");
+        let request =
+            client.post(format!("{}/api/v1/write", self.url())).header("Content-Encoding", "snappy");
         let request = request.header("Content-Type", "application/x-protobuf");
         let request = request.header("X-Prometheus-Remote-Write-Version", "0.1.0");
         let answer = request.body(snappy(message)).send().await.context("remote write")?;
@@ -115,7 +121,12 @@ impl Server {
     }
 
     /// Runs the command.
-    pub(super) async fn backtest(&self, wva: &Path, span: &[String], more: &[&str]) -> anyhow::Result<Answer> {
+    pub(super) async fn backtest(
+        &self,
+        wva: &Path,
+        span: &[String],
+        more: &[&str],
+    ) -> anyhow::Result<Answer> {
         let mut arguments = vec!["backtest".to_owned(), "--prometheus".to_owned(), self.url()];
         arguments.extend(span.iter().cloned());
         arguments.extend(more.iter().map(|text| (*text).to_owned()));

@@ -16,8 +16,8 @@ const GAP: [f64; 19] = [
 ];
 /// Bounds of `vllm:request_prompt_tokens` and `vllm:request_generation_tokens`, of a model with 131,072 tokens.
 const TOKENS: [f64; 16] = [
-    1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 10_000.0, 20_000.0, 50_000.0,
-    100_000.0,
+    1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 10_000.0, 20_000.0,
+    50_000.0, 100_000.0,
 ];
 
 /// A change of the pod's counters.
@@ -58,7 +58,15 @@ impl<'a> PodSeries<'a> {
         }
         steps.sort_by(|a, b| a.at.total_cmp(&b.at));
         let (counts, page) = (Counts::default(), Page::new(names, epoch));
-        Self { ran, pod, steps: steps.into_iter().peekable(), written: 0, counts, generating: Vec::new(), page }
+        Self {
+            ran,
+            pod,
+            steps: steps.into_iter().peekable(),
+            written: 0,
+            counts,
+            generating: Vec::new(),
+            page,
+        }
     }
 
     /// Samples of the scrapes before `until`, seconds since the start, that were not taken yet.

@@ -68,7 +68,8 @@ fn compare(
     for policy in policies(setting.objectives, &[95.0, 99.0])? {
         let size = policy.fixed_best.map(|_| hindsight::best_size(&setting, 1));
         let truth = count(&run_one(&setting, &policy, size), is_judged);
-        let said = model["policies"].as_array().into_iter().flatten().find(|p| p["name"] == policy.name.as_str());
+        let said =
+            model["policies"].as_array().into_iter().flatten().find(|p| p["name"] == policy.name.as_str());
         let said = said.with_context(|| format!("no policy {} in the answer", policy.name))?;
         let figure = |key: &str| said[key].as_f64().unwrap_or(f64::NAN);
         let points = figure("attainment") - 100.0 * truth.share();
@@ -84,8 +85,12 @@ fn compare(
             truth.replica_hours,
         ))?;
         if BOUNDED.contains(&policy.name.as_str()) {
-            report.require(points.abs() <= SHARE_BOUND, || format!("{name}: {}: {points:+.2} points", policy.name));
-            report.require(cost.abs() <= COST_BOUND, || format!("{name}: {}: {cost:+.1} % of the cost", policy.name));
+            report.require(points.abs() <= SHARE_BOUND, || {
+                format!("{name}: {}: {points:+.2} points", policy.name)
+            });
+            report.require(cost.abs() <= COST_BOUND, || {
+                format!("{name}: {}: {cost:+.1} % of the cost", policy.name)
+            });
         }
     }
     Ok(())

@@ -40,7 +40,10 @@ pub(crate) async fn run(wva: &Path, folder: &Path) -> anyhow::Result<()> {
     let epoch = aligned_start(seconds)?;
     let pods: usize = fleets.iter().map(|(ran, ..)| ran.pods.len()).sum();
     let samples = server.fill(&fleets, epoch, seconds).await?;
-    print_line(&format!("{} models, {pods} pods, {samples} samples, scraped each {INTERVAL} s", fleets.len()))?;
+    print_line(&format!(
+        "{} models, {pods} pods, {samples} samples, scraped each {INTERVAL} s",
+        fleets.len()
+    ))?;
     let answer = server.backtest(wva, &span(epoch, seconds), &["--start", "103s", "-o", "json"]).await?;
     print_line(&std::fs::read_to_string(folder.join("week/wva.log")).unwrap_or_default())?;
     let models = answer.json["models"].as_array().context("no models")?;
