@@ -17,7 +17,7 @@ POLICY_RESULTS := $(patsubst %.yaml,$(RESULTS)/%.json,$(notdir $(SCENARIOS)))
 # The same for `make bench-traces`. The requests are recorded: seeds differ only in how long replicas take to start.
 TRACE_RESULTS := $(patsubst tests/scenarios/traces/%.yaml,$(RESULTS)/traces/%.json,$(wildcard tests/scenarios/traces/*.yaml))
 
-.PHONY: help list tools build test lint lint-files chart docs generate demo replay bench bench-conditions bench-idle bench-policies bench-admission bench-cycle bench-decide bench-report bench-simulate bench-tenants bench-curves bench-traces bench-windows compare-decisions test-bad-input test-consumers test-docs test-engines test-faults test-from-zero test-image test-long test-quick test-report test-rollouts test-router test-install test-outages test-scale-down test-scaling test-side-by-side test-throughput test-upgrade test-versions test-zero fuzz deny clean
+.PHONY: help list tools build test lint lint-files chart docs generate demo replay bench bench-backtest bench-conditions bench-idle bench-policies bench-admission bench-cycle bench-decide bench-report bench-simulate bench-tenants bench-curves bench-traces bench-windows compare-decisions test-bad-input test-consumers test-docs test-engines test-faults test-from-zero test-image test-long test-quick test-report test-rollouts test-router test-install test-outages test-scale-down test-scaling test-side-by-side test-throughput test-upgrade test-versions test-zero fuzz deny clean
 
 help:
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -123,6 +123,10 @@ $(TRACE_RESULTS): $(RESULTS)/traces/%.json: tests/scenarios/traces/%.yaml $(wild
 replay: tools #: Replay an hour of Azure code and of Mooncake in real time on a real control plane, and compare with the simulator; SLO_TARGET states a share to keep
 	$(CARGO) build --release --workspace --bins
 	@$(TARGET)/release/wva-experiments replay $(or $(ONLY),tests/scenarios/traces/azure-code.yaml tests/scenarios/traces/mooncake-conv.yaml) $(if $(LASTS),--lasts $(LASTS)) $(if $(SLO_TARGET),--slo-target $(SLO_TARGET))
+
+bench-backtest: #: Fill a real Prometheus with recorded traffic as simulated fleets served it, and compare `wva backtest` with the truth; WEEK=1: a week of 20 models
+	$(CARGO) build --quiet --release
+	@$(CARGO) run --quiet --release --package wva-experiments -- bench-backtest --programs $(TARGET)/release --folder $(TARGET)/backtest $(if $(ONLY),--only $(ONLY)) $(if $(WEEK),--week)
 
 bench-curves: #: Attainment and cost of the throughput analyzer by utilization, for recorded traffic, ladder and roles; a minute once it is built
 	@$(CARGO) run --quiet --release --package wva-simulator --example settings -- curves 10 $(wildcard tests/scenarios/traces/*.yaml) tests/scenarios/ladder.yaml tests/scenarios/attacks/roles.yaml

@@ -2,6 +2,7 @@
 //! 3 the cluster does not answer.
 
 mod arguments;
+mod backtest;
 mod certs;
 mod cluster;
 mod completion;
@@ -16,6 +17,7 @@ mod installs;
 mod leader;
 mod migrate;
 mod output;
+mod progress;
 mod prometheus;
 mod recording;
 mod report;
@@ -36,6 +38,7 @@ use serde::Serialize;
 use serde_json::Value;
 use wva_crds::envelope::{self, FileKind};
 use wva_scaling::{Outcome, Snapshot};
+use wva_simulator::backtest::answer::BacktestReport;
 use wva_simulator::replay::ReplayReport;
 use wva_simulator::report::SimulationReport;
 
@@ -78,7 +81,7 @@ pub const GROUPS: [Group; 6] = [
     Group { title: "Look at what runs, and what is wrong", commands: &["status", "doctor"] },
     Group { title: "Explain targets", commands: &["explain", "decide", "report"] },
     Group { title: "Check files before you apply them", commands: &["validate", "rule"] },
-    Group { title: "Try policies and servers without GPUs", commands: &["simulate", "emulate"] },
+    Group { title: "Try policies and servers without GPUs", commands: &["backtest", "simulate", "emulate"] },
     Group { title: "Set up models", commands: &["generate", "migrate"] },
     Group {
         title: "Operate wva",
@@ -89,7 +92,7 @@ pub const GROUPS: [Group; 6] = [
 type Run = fn(&ArgMatches, &Program) -> anyhow::Result<ExitCode>;
 
 /// The subcommands, in the order of `wva --help`.
-static COMMANDS: [(fn() -> Command, Run); 17] = [
+static COMMANDS: [(fn() -> Command, Run); 18] = [
     (validate::command, |arguments, _| validate::validate(arguments)),
     (rule::command, |arguments, _| rule::rule(arguments)),
     (decide::command, |arguments, _| decide::decide(arguments)),
@@ -98,6 +101,7 @@ static COMMANDS: [(fn() -> Command, Run); 17] = [
     (doctor::command, |arguments, _| doctor::doctor(arguments)),
     (generate::command, |arguments, _| generate::generate(arguments)),
     (migrate::command, |arguments, _| migrate::migrate(arguments)),
+    (backtest::command, |arguments, _| backtest::backtest(arguments)),
     (simulate::command, |arguments, _| simulate::simulate(arguments)),
     (report::command, |arguments, _| report::report(arguments)),
     (emulate::command, |arguments, _| emulate::emulate(arguments)),
@@ -127,6 +131,8 @@ pub fn schemas() -> Vec<(FileKind, Value)> {
         (FileKind::VersionReport, version::schema()),
         (FileKind::SimulationReport, envelope::schema::<SimulationReport>(FileKind::SimulationReport, false)),
         (FileKind::ReplayReport, envelope::schema::<ReplayReport<'_>>(FileKind::ReplayReport, false)),
+        (FileKind::BacktestReport, envelope::schema::<BacktestReport>(FileKind::BacktestReport, false)),
+        (FileKind::BacktestHistory, backtest::history_schema()),
     ]
 }
 

@@ -7,7 +7,7 @@ use clap::{ArgMatches, Command};
 use reqwest::StatusCode;
 use wva_crds::settings::{Kind, without_password};
 pub(super) use wva_runtime::prometheus::Series;
-use wva_runtime::prometheus::{ClientError, PrometheusConfig, QueryError};
+use wva_runtime::prometheus::{ClientError, PrometheusConfig, Query, QueryError, RangeSink};
 use wva_runtime::tls::TlsFault;
 
 use crate::arguments::{file_option, option, path_value, value};
@@ -68,31 +68,53 @@ impl Prometheus {
     }
 
     pub(super) async fn series(&self, expression: &str) -> Result<Vec<Series>, String> {
-        self.0.query(expression).await.map_err(|error| match error {
-            QueryError::Unreachable { cause, fault, has_begun: false, .. } => {
-                format!("Prometheus did not answer: {}: {cause}", remedy(fault.as_ref()))
-            }
-            QueryError::TimedOut { after, .. } => {
-                format!("Prometheus did not answer: check --prometheus: it timed out after {after:?}")
-            }
-            QueryError::Unreachable { cause, .. } => {
-                format!("the connection to Prometheus broke during its answer: {cause}")
-            }
-            QueryError::Refused { status, .. } => {
-                let status = StatusCode::from_u16(status).map_or(status.to_string(), |s| s.to_string());
-                format!("Prometheus answered {status}: check --prometheus")
-            }
-            QueryError::Unreadable { is_json: true, .. } => {
-                "the answer of Prometheus is not a vector".to_owned()
-            }
-            QueryError::Unreadable { problem, .. } => {
-                format!("the answer of Prometheus is not JSON: check --prometheus: {problem}")
-            }
-            QueryError::TooLong { limit, .. } => {
-                format!("the answer of Prometheus has more than {limit} bytes")
-            }
-            QueryError::Token { .. } => error.to_string(),
-        })
+        self.0.query(expression).await.map_err(|error| describe(&error))
+    }
+
+    /// Series at the time of the query.
+    pub(super) async fn series_at(&self, query: &Query<'_>) -> Result<Vec<Series>, QueryError> {
+        self.0.query_at(query).await
+    }
+
+    /// Samples over time, and the warning if some may be missing.
+    pub(super) async fn samples<S: RangeSink>(
+        &self,
+        query: &Query<'_>,
+        sink: impl Fn() -> S,
+    ) -> Result<(S, Option<String>), QueryError> {
+        self.0.samples_into(query, sink).await
+    }
+
+    /// For queries that take longer than those of other commands.
+    pub(super) fn with_timeout(self, timeout: Duration) -> Self {
+        Self(self.0.with_timeout(timeout))
+    }
+}
+
+/// Error of a query, with what to do.
+pub(super) fn describe(error: &QueryError) -> String {
+    match error {
+        QueryError::Unreachable { cause, fault, has_begun: false, .. } => {
+            format!("Prometheus did not answer: {}: {cause}", remedy(fault.as_ref()))
+        }
+        QueryError::TimedOut { after, .. } => {
+            format!("Prometheus did not answer: check --prometheus: it timed out after {after:?}")
+        }
+        QueryError::Unreachable { cause, .. } => {
+            format!("the connection to Prometheus broke during its answer: {cause}")
+        }
+        QueryError::Refused { status, .. } => {
+            let status = StatusCode::from_u16(*status).map_or(status.to_string(), |s| s.to_string());
+            format!("Prometheus answered {status}: check --prometheus")
+        }
+        QueryError::Unreadable { is_json: true, .. } => "the answer of Prometheus is not a vector".to_owned(),
+        QueryError::Unreadable { problem, .. } => {
+            format!("the answer of Prometheus is not JSON: check --prometheus: {problem}")
+        }
+        QueryError::TooLong { limit, .. } => {
+            format!("the answer of Prometheus has more than {limit} bytes")
+        }
+        QueryError::Token { .. } => error.to_string(),
     }
 }
 

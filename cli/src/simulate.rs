@@ -1,7 +1,6 @@
 //! `wva simulate`: compares policies on a simulated fleet, or decides recorded cycles again.
 
 mod included;
-mod progress;
 mod replay;
 mod sweep;
 
@@ -15,10 +14,10 @@ use wva_simulator::report::{self, Section, SimulationReport};
 use wva_simulator::scenario::{self, Scenario, Spec};
 use wva_simulator::study::{count_runs, run_study};
 
-use self::progress::Progress;
 use self::sweep::Sweep;
 use crate::arguments::{file_option, flag, option, output_format, output_option, path_value, value};
 use crate::output::{self, UnreadableFile, print, wrong_usage};
+use crate::progress::Progress;
 
 const LIMIT: u64 = 1 << 20;
 

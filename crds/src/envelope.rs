@@ -44,6 +44,10 @@ pub enum FileKind {
     SimulationReport,
     /// `wva simulate --replay`.
     ReplayReport,
+    /// `wva backtest`.
+    BacktestReport,
+    /// First line of a file of `wva backtest --export`.
+    BacktestHistory,
 }
 
 impl FileKind {

@@ -1,4 +1,4 @@
-//! Prometheus client: instant queries with a timeout, one retry and a limit on the answer. Errors and empty answers
+//! Prometheus client: instant and range queries with a timeout, one retry and a limit on the answer. Errors and empty answers
 //! differ: an outage must never look like a load of 0.
 
 mod answer;
@@ -14,9 +14,10 @@ use crate::text::{causes, without_code};
 use crate::tls::TlsFault;
 
 use answer::Body;
-pub use answer::{AnswerSummary, Series, Sink, read};
+use answer::Matrix;
+pub use answer::{AnswerSummary, RangeSeries, RangeSink, ResultSink, Sample, Series, Sink, read};
 use connection::Connection;
-pub use connection::Session;
+pub use connection::{Query, Session, TimeRange};
 pub use files::ClientError;
 
 /// Settings of the connection. Changed files are read again.
@@ -206,11 +207,44 @@ impl Prometheus {
         expression: &str,
         sink: impl Fn() -> S,
     ) -> Result<(S, Option<String>), QueryError> {
+        self.result_into(session, &Query::now(expression), sink).await
+    }
+
+    /// Like [`Self::query`], at the time of the query.
+    ///
+    /// # Errors
+    /// [`QueryError`], within the timeout.
+    pub async fn query_at(&self, query: &Query<'_>) -> Result<Vec<Series>, QueryError> {
+        let session = self.session().await?;
+        Ok(self.result_into(&session, query, Vec::new).await?.0)
+    }
+
+    /// Like [`Self::query_into`], for an answer with samples over time: of a range query, or of an instant query for the
+    /// samples of a range (`up[1h]`).
+    ///
+    /// # Errors
+    /// [`QueryError`], within the timeout.
+    pub async fn samples_into<S: RangeSink>(
+        &self,
+        query: &Query<'_>,
+        sink: impl Fn() -> S,
+    ) -> Result<(S, Option<String>), QueryError> {
+        let session = self.session().await?;
+        let (Matrix(sink), partial) = self.result_into(&session, query, || Matrix(sink())).await?;
+        Ok((sink, partial))
+    }
+
+    async fn result_into<S: ResultSink>(
+        &self,
+        session: &Session,
+        query: &Query<'_>,
+        sink: impl Fn() -> S,
+    ) -> Result<(S, Option<String>), QueryError> {
         let attempts = async {
-            match self.attempt(session, expression, sink()).await {
+            match self.attempt(session, query, sink()).await {
                 Err(QueryError::Unreachable { has_begun: false, .. }) => {
                     tokio::time::sleep(retry_pause()).await;
-                    self.attempt(session, expression, sink()).await
+                    self.attempt(session, query, sink()).await
                 }
                 other => other,
             }
@@ -233,13 +267,13 @@ impl Prometheus {
         QueryError::Unreachable { url: self.shown_url.clone(), cause, fault, has_begun }
     }
 
-    async fn attempt<S: Sink>(
+    async fn attempt<S: ResultSink>(
         &self,
         session: &Session,
-        expression: &str,
+        query: &Query<'_>,
         sink: S,
     ) -> Result<(S, Option<String>), QueryError> {
-        let sent = session.query(expression).send().await;
+        let sent = session.query(query).send().await;
         let response = sent.map_err(|e| self.unreachable(e, false))?;
         if response.status() != reqwest::StatusCode::OK {
             return Err(self.read_refusal(response).await.unwrap_or_else(|e| self.unreachable(e, true)));
@@ -248,7 +282,7 @@ impl Prometheus {
     }
 
     /// Reads while the answer arrives, on a blocking thread.
-    async fn read<S: Sink>(
+    async fn read<S: ResultSink>(
         &self,
         response: reqwest::Response,
         sink: S,

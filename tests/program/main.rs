@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test itself does")]
 
 mod alert_reasons;
+mod backtest;
 mod certs;
 mod cli;
 mod cli_page;

@@ -1,6 +1,7 @@
 //! Simulated fleets for `decide`, on a simulated clock.
 #![warn(clippy::disallowed_methods)]
 
+pub mod backtest;
 pub mod fleet;
 pub mod measure;
 pub mod policy;

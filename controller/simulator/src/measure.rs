@@ -27,6 +27,10 @@ pub struct Minute {
     pub arrived: u32,
     /// Those of them that kept both objectives.
     pub good: u32,
+    /// Those of them that kept the time to the first token.
+    pub ttft_kept: u32,
+    /// Those of them that kept the time between tokens.
+    pub itl_kept: u32,
     /// Those of them that were not served.
     pub lost: u32,
     /// Longest time to the first token of those served, seconds.
@@ -118,6 +122,8 @@ impl Tally {
         let minute = self.minute(request.arrived);
         minute.arrived += 1;
         minute.good += u32::from(ttft_kept && itl_kept);
+        minute.ttft_kept += u32::from(ttft_kept);
+        minute.itl_kept += u32::from(itl_kept);
         #[expect(clippy::cast_possible_truncation, reason = "a plot needs no more")]
         let ttft = ttft as f32;
         minute.slowest = minute.slowest.max(ttft);

@@ -3,7 +3,7 @@
 use rand_distr::{Distribution, StandardUniform};
 use rand_pcg::Pcg64Mcg;
 
-use crate::fleet::server::Request;
+use crate::fleet::server::{Request, ServedRequest};
 use crate::fleet::variant::{Gateway, GpuSupply, Variant};
 use crate::fleet::{Events, Fleet, LossReason};
 use crate::measure::{Move, Objectives, Tally};
@@ -32,7 +32,18 @@ pub struct Setting {
 const SCRAPE_LEAD: f64 = SYNC / 2.0;
 
 /// Reports the progress each minute, 0 to 1.
-pub fn run(setting: &Setting, policy: &mut dyn Policy, seed: u64, mut progress: impl FnMut(f64)) -> Tally {
+pub fn run(setting: &Setting, policy: &mut dyn Policy, seed: u64, progress: impl FnMut(f64)) -> Tally {
+    run_observed(setting, policy, seed, progress, &mut |_| {})
+}
+
+/// Like [`run`], and calls `observe` with each request that was served.
+pub fn run_observed(
+    setting: &Setting,
+    policy: &mut dyn Policy,
+    seed: u64,
+    mut progress: impl FnMut(f64),
+    observe: &mut dyn FnMut(&ServedRequest),
+) -> Tally {
     let mut fleet =
         Fleet::new(setting.variants.clone(), setting.gateway.clone(), setting.gpu_supply.clone(), seed);
     let mut tally = Tally::new(setting.objectives);
@@ -68,14 +79,14 @@ pub fn run(setting: &Setting, policy: &mut dyn Policy, seed: u64, mut progress: 
             }
         }
         let retried = retried_requests(&events, setting.gateway.retries, &mut clients);
-        count_ended(&mut events, &mut tally);
+        count_ended(&mut events, &mut tally, observe);
         for request in retried {
             fleet.arrive(Request { arrived: now, ..request }, now, &mut events);
         }
     }
     tally.record_replicas(&fleet, setting.duration);
     tally.sum_costs(&fleet, setting.duration);
-    finish_requests(&mut fleet, setting, &mut tally, events);
+    finish_requests(&mut fleet, setting, &mut tally, events, observe);
     tally
 }
 
@@ -109,8 +120,9 @@ fn retried_requests(events: &Events, share: f64, clients: &mut Pcg64Mcg) -> Vec<
     gave_up.filter(|_| share > StandardUniform.sample(clients)).collect()
 }
 
-fn count_ended(events: &mut Events, tally: &mut Tally) {
+fn count_ended(events: &mut Events, tally: &mut Tally, observe: &mut dyn FnMut(&ServedRequest)) {
     for served in events.finished.served.drain(..) {
+        observe(&served);
         tally.count_served(&served);
     }
     for request in events.finished.timed_out.drain(..) {
@@ -122,11 +134,17 @@ fn count_ended(events: &mut Events, tally: &mut Tally) {
 }
 
 /// Serves the remaining requests at no further cost. Those beyond the clients' timeout are lost.
-fn finish_requests(fleet: &mut Fleet, setting: &Setting, tally: &mut Tally, mut events: Events) {
+fn finish_requests(
+    fleet: &mut Fleet,
+    setting: &Setting,
+    tally: &mut Tally,
+    mut events: Events,
+    observe: &mut dyn FnMut(&ServedRequest),
+) {
     let end = setting.duration + 2.0 * setting.gateway.client_timeout;
     while !fleet.is_empty() && fleet.next_event() < end {
         fleet.advance(fleet.next_event(), &mut events);
-        count_ended(&mut events, tally);
+        count_ended(&mut events, tally, observe);
     }
     let left: Vec<_> =
         fleet.waiting().chain(fleet.replicas().iter().flat_map(|r| r.server.requests())).collect();

@@ -79,7 +79,7 @@ pub fn run_study(scenario: &Scenario, seeds: u64, finished: impl Fn(&str) + Sync
 }
 
 /// Results in the order of `inputs`.
-fn run_on_all_cores<I: Sync, R: Send>(inputs: &[I], work: impl Fn(&I) -> R + Sync) -> Vec<R> {
+pub(crate) fn run_on_all_cores<I: Sync, R: Send>(inputs: &[I], work: impl Fn(&I) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let worker = || {
         let mut results = Vec::new();

@@ -1,4 +1,4 @@
-//! Streaming reader of answers: neither the text nor the list of series is held in memory.
+//! Streaming reader of answers, a vector or a matrix: neither the text nor the list of series is held in memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,11 +32,117 @@ impl Series {
 
 /// Reads a time, and a number as a string such as `0.25`, `NaN` or `+Inf`.
 fn read_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    let (_, text) = <(IgnoredAny, String)>::deserialize(deserializer)?;
-    text.parse().map_err(|_| {
-        let short: String = text.chars().take(40).collect();
-        D::Error::custom(format!("{short:?} is not a number"))
-    })
+    let (_, Number(value)) = <(IgnoredAny, Number)>::deserialize(deserializer)?;
+    Ok(value)
+}
+
+/// Samples of a series over time, with the labels that its sink reads.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct RangeSeries<L = BTreeMap<String, String>> {
+    /// Labels.
+    #[serde(rename = "metric", default)]
+    pub labels: L,
+    /// Samples in order of time.
+    #[serde(rename = "values", default, deserialize_with = "read_samples")]
+    pub samples: Vec<Sample>,
+}
+
+/// A sample.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Time, seconds since the epoch.
+    pub at: f64,
+    /// Value, possibly NaN or infinite.
+    pub value: f64,
+}
+
+fn read_samples<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Sample>, D::Error> {
+    struct Samples;
+
+    impl<'de> Visitor<'de> for Samples {
+        type Value = Vec<Sample>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of samples")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Vec<Sample>, A::Error> {
+            let mut samples = Vec::new();
+            while let Some((at, Number(value))) = all.next_element()? {
+                samples.push(Sample { at, value });
+            }
+            Ok(samples)
+        }
+    }
+
+    deserializer.deserialize_seq(Samples)
+}
+
+/// A number as a string such as `0.25`, `NaN` or `+Inf`.
+struct Number(f64);
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+
+        impl Visitor<'_> for Text {
+            type Value = Number;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number as a string")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Number, E> {
+                text.parse().map(Number).map_err(|_| {
+                    let short: String = text.chars().take(40).collect();
+                    E::custom(format!("{short:?} is not a number"))
+                })
+            }
+        }
+
+        deserializer.deserialize_str(Text)
+    }
+}
+
+/// Takes the elements of an answer, whose result type is `vector` or `matrix`.
+pub trait ResultSink: Send + 'static {
+    /// Result type of the answer.
+    const RESULT_TYPE: &'static str;
+    /// An element of the result.
+    type Element: DeserializeOwned;
+
+    /// Takes the next element.
+    fn push_element(&mut self, element: Self::Element);
+}
+
+impl<S: Sink> ResultSink for S {
+    const RESULT_TYPE: &'static str = "vector";
+    type Element = Series<S::Labels>;
+
+    fn push_element(&mut self, element: Self::Element) {
+        self.push(element);
+    }
+}
+
+/// Takes the series of an answer with samples over time.
+pub trait RangeSink: Send + 'static {
+    /// Labels that it reads.
+    type Labels: DeserializeOwned + Default;
+
+    /// Takes the next series.
+    fn push_range(&mut self, series: RangeSeries<Self::Labels>);
+}
+
+/// A [`RangeSink`] as the sink of a `matrix`.
+pub(super) struct Matrix<S>(pub(super) S);
+
+impl<S: RangeSink> ResultSink for Matrix<S> {
+    const RESULT_TYPE: &'static str = "matrix";
+    type Element = RangeSeries<S::Labels>;
+
+    fn push_element(&mut self, element: Self::Element) {
+        self.0.push_range(element);
+    }
 }
 
 /// Takes the series of an answer.
@@ -63,7 +169,7 @@ pub struct AnswerSummary {
     pub status: String,
     /// Error of Prometheus, possibly empty.
     pub error: String,
-    /// It has a vector.
+    /// It has a result of the expected type.
     pub has_data: bool,
     /// Warning of servers that query several others.
     pub partial: Option<String>,
@@ -72,8 +178,8 @@ pub struct AnswerSummary {
 /// Pushes the series of an answer to `sink`, which keeps those before an error.
 ///
 /// # Errors
-/// The text is not an answer to an instant query.
-pub fn read(body: impl Read, sink: &mut impl Sink) -> Result<AnswerSummary, serde_json::Error> {
+/// The text is not an answer with the result type of the sink.
+pub fn read(body: impl Read, sink: &mut impl ResultSink) -> Result<AnswerSummary, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_reader(io::BufReader::with_capacity(1 << 16, body));
     let mut reader = Reader { sink, summary: AnswerSummary::default() };
     reader.deserialize(&mut deserializer)?;
@@ -119,13 +225,13 @@ enum Field {
     Other,
 }
 
-/// Visitor of the answer. Its value: whether `data` was a complete vector.
+/// Visitor of the answer. Its value: whether `data` was a complete result.
 struct Reader<'a, S> {
     sink: &'a mut S,
     summary: AnswerSummary,
 }
 
-impl<'de, S: Sink> DeserializeSeed<'de> for &mut Reader<'_, S> {
+impl<'de, S: ResultSink> DeserializeSeed<'de> for &mut Reader<'_, S> {
     type Value = bool;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
@@ -133,7 +239,7 @@ impl<'de, S: Sink> DeserializeSeed<'de> for &mut Reader<'_, S> {
     }
 }
 
-impl<'de, S: Sink> Visitor<'de> for &mut Reader<'_, S> {
+impl<'de, S: ResultSink> Visitor<'de> for &mut Reader<'_, S> {
     type Value = bool;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -141,7 +247,7 @@ impl<'de, S: Sink> Visitor<'de> for &mut Reader<'_, S> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<bool, A::Error> {
-        let (mut is_vector, mut has_result) = (false, false);
+        let (mut is_expected, mut has_result) = (false, false);
         while let Some(field) = map.next_key()? {
             match field {
                 Field::Status => self.summary.status = map.next_value()?,
@@ -158,26 +264,27 @@ impl<'de, S: Sink> Visitor<'de> for &mut Reader<'_, S> {
                 Field::Data => {
                     self.summary.has_data = map.next_value_seed(&mut *self)?;
                     if !self.summary.has_data {
-                        return Err(A::Error::custom("data without a vector"));
+                        return Err(A::Error::custom(format!("data without a {}", S::RESULT_TYPE)));
                     }
                 }
                 Field::ResultType => {
                     let kind: String = map.next_value()?;
-                    is_vector = kind == "vector";
-                    if !is_vector {
-                        return Err(A::Error::custom(format!("the result type is {kind:?}, not vector")));
+                    is_expected = kind == S::RESULT_TYPE;
+                    if !is_expected {
+                        let wanted = S::RESULT_TYPE;
+                        return Err(A::Error::custom(format!("the result type is {kind:?}, not {wanted}")));
                     }
                 }
                 Field::Result => has_result = map.next_value_seed(&mut *self)?,
                 Field::Other => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-        Ok(is_vector && has_result)
+        Ok(is_expected && has_result)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<bool, A::Error> {
         while let Some(series) = all.next_element()? {
-            self.sink.push(series);
+            self.sink.push_element(series);
         }
         Ok(true)
     }

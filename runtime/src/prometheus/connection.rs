@@ -17,6 +17,53 @@ use super::{PrometheusConfig, QueryError};
 /// Then the last contents of the files serve this round.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// A query, and the time that it is about.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Query<'a> {
+    /// Expression in PromQL.
+    pub expression: &'a str,
+    /// Time of an instant query, seconds since the epoch. Default: now.
+    pub at: Option<f64>,
+    /// Times of a range query.
+    pub range: Option<TimeRange>,
+    /// Ask Thanos for raw samples and answers of all stores; other servers ignore both.
+    pub is_raw: bool,
+}
+
+/// Times of a range query, seconds since the epoch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TimeRange {
+    /// First time.
+    pub from: f64,
+    /// Last time.
+    pub to: f64,
+    /// Distance between two times, above 0.
+    pub step: f64,
+}
+
+impl<'a> Query<'a> {
+    /// An instant query, now.
+    #[must_use]
+    pub fn now(expression: &'a str) -> Self {
+        Self { expression, at: None, range: None, is_raw: false }
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, String)> {
+        let mut all = vec![("query", self.expression.to_owned())];
+        all.extend(self.at.map(|at| ("time", format!("{at:.3}"))));
+        if let Some(TimeRange { from, to, step }) = self.range {
+            all.push(("start", format!("{from:.3}")));
+            all.push(("end", format!("{to:.3}")));
+            all.push(("step", format!("{step:.3}")));
+        }
+        if self.is_raw {
+            all.push(("max_source_resolution", "0s".to_owned()));
+            all.push(("partial_response", "false".to_owned()));
+        }
+        all
+    }
+}
+
 /// Connection for the queries of one round.
 pub struct Session {
     http: Client,
@@ -29,8 +76,12 @@ pub struct Session {
 
 impl Session {
     /// The controller uses POST: the expression of a large install is too long for a URL.
-    pub(super) fn query(&self, expression: &str) -> RequestBuilder {
-        let (endpoint, query) = (self.endpoint.clone(), [("query", expression)]);
+    pub(super) fn query(&self, query: &Query<'_>) -> RequestBuilder {
+        let mut endpoint = self.endpoint.clone();
+        if query.range.is_some() {
+            endpoint.set_path(&format!("{}_range", self.endpoint.path()));
+        }
+        let query = query.parameters();
         let mut request = if self.is_interactive {
             self.http.get(endpoint).query(&query)
         } else {

@@ -1,5 +1,6 @@
 //! `wva-experiments`: runs the demo or measures the program, on the control plane of the testbed.
 
+mod backtest;
 mod bench;
 mod command;
 mod consumers;
@@ -73,6 +74,18 @@ enum Task {
         keep: bool,
         /// Folder for the recording and its report
         #[arg(long, default_value = "target/demo")]
+        folder: PathBuf,
+    },
+    /// Fills a real Prometheus with recorded traffic as simulated fleets served it, and compares `wva backtest` with the truth
+    BenchBacktest {
+        /// Only the scenarios whose names contain this
+        #[arg(long)]
+        only: Option<String>,
+        /// A week of 20 models in place of the traces: time, queries, samples and memory
+        #[arg(long)]
+        week: bool,
+        /// Folder for the data and the answers
+        #[arg(long, default_value = "target/backtest")]
         folder: PathBuf,
     },
     /// Measures the memory of an idle wva with 10 variants.
@@ -183,7 +196,7 @@ async fn main() -> ExitCode {
 
 impl Task {
     async fn run(self, wva: &Path) -> anyhow::Result<()> {
-        let needs_none = matches!(self, Self::Tools | Self::Up { .. });
+        let needs_none = matches!(self, Self::Tools | Self::Up { .. } | Self::BenchBacktest { .. });
         let manager = manager(wva);
         ensure!(needs_none || manager.exists(), "{} does not exist; build it first", manager.display());
         let work: LocalBoxFuture<'_, anyhow::Result<()>> = match &self {
@@ -196,6 +209,8 @@ impl Task {
                 ..Options::default()
             })),
             Self::Demo { pod_start, keep, folder } => Box::pin(demo::run(wva, *pod_start, *keep, folder)),
+            Self::BenchBacktest { week: true, folder, .. } => Box::pin(backtest::run_week(wva, folder)),
+            Self::BenchBacktest { only, folder, .. } => Box::pin(backtest::run(wva, only.as_deref(), folder)),
             Self::Bench => Box::pin(bench::idle::run(wva)),
             Self::BenchIdle { lasts } => Box::pin(bench::idle_fleet::run(wva, *lasts)),
             Self::BenchAdmission { criterion, folder } => {

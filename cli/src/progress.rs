@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const WIDTH: usize = 30;
 
 /// Counts the finished runs; threads share it.
-pub(super) struct Progress {
+pub(crate) struct Progress {
     runs: usize,
     done: AtomicUsize,
     begin: Instant,
@@ -15,14 +15,14 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(runs: usize) -> Self {
+    pub(crate) fn new(runs: usize) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         let progress = Self { runs, done: AtomicUsize::new(0), begin: Instant::now(), is_terminal };
         progress.write(&progress.bar(0, Duration::ZERO));
         progress
     }
 
-    pub(super) fn count(&self, scenario: &str, policy: &str) {
+    pub(crate) fn count(&self, scenario: &str, policy: &str) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         self.write(&format!("{}  {scenario}: {policy}", self.bar(done, self.begin.elapsed())));
     }

@@ -1,0 +1,269 @@
+//! Reads the series of model servers in bounded queries, one after the other.
+
+mod discover;
+mod refusal;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use clap::ArgMatches;
+use wva_runtime::prometheus::{Query, QueryError, TimeRange};
+use wva_simulator::backtest::WINDOW;
+use wva_simulator::backtest::history::{Chunk, EngineFacts, ModelKey, Windows};
+use wva_simulator::backtest::plan::{Span, Time, estimate};
+use wva_simulator::backtest::scrapes::{Grid, Scrapes};
+use wva_simulator::backtest::signals::{Counter, Figure};
+
+use self::discover::Discovery;
+use super::matrix::{ScrapeSink, WindowSink, models_of_pods};
+use super::options::Options;
+use super::store::{Header, Part, Store};
+use crate::output::NoAnswer;
+use crate::progress::Progress;
+use crate::prometheus::{Prometheus, describe};
+
+/// Of a query: a large one reads a day of all pods.
+const TIMEOUT: Duration = Duration::from_mins(2);
+
+/// Reads what the options ask for, from the cache as far as it has it.
+pub(super) async fn fetch(arguments: &ArgMatches, options: &Options) -> anyhow::Result<Store> {
+    let client =
+        Prometheus::from_options(arguments)?.context("--prometheus is missing")?.with_timeout(TIMEOUT);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
+    let cached = match options.cache.as_deref().filter(|file| file.exists()) {
+        Some(file) => Some(Store::resume(file)?),
+        None => None,
+    };
+    let span = match &cached {
+        Some(store) => Span { from: store.header.from, to: store.header.to },
+        None => options.span(i64::try_from(now)?),
+    };
+    let discovery = Discovery::read(&client, &options.selector, span).await?;
+    let mut store = match (cached, &options.cache) {
+        (Some(store), file) => {
+            let is_same = store.header.namespace == options.selector.namespace
+                && store.header.model == options.selector.model;
+            let file = file.as_deref().unwrap_or_else(|| std::path::Path::new(""));
+            ensure!(
+                is_same,
+                "the cache {} is of another namespace or model: name another file, or delete it",
+                file.display()
+            );
+            store
+        }
+        (None, file) => {
+            let header = discovery.header(options, span)?;
+            match file {
+                Some(file) => Store::create(header, file)?,
+                None => Store::new(header),
+            }
+        }
+    };
+    let reader = Reader { client, discovery, header: store.header.clone(), options };
+    reader.read_all(span, &mut store).await?;
+    Ok(store)
+}
+
+struct Reader<'a> {
+    client: Prometheus,
+    discovery: Discovery,
+    header: Header,
+    options: &'a Options,
+}
+
+impl Reader<'_> {
+    /// All spans that the store lacks.
+    async fn read_all(&self, span: Span, store: &mut Store) -> anyhow::Result<()> {
+        let mut left: Vec<Span> = span
+            .chunks(self.discovery.count, self.header.interval)
+            .into_iter()
+            .filter(|chunk| !store.is_done(*chunk))
+            .collect();
+        self.announce(&left, span);
+        left.reverse();
+        let progress = Progress::new(left.len());
+        while let Some(chunk) = left.pop() {
+            match self.read_chunk(chunk, store).await {
+                Ok(()) => progress.count(&Time(chunk.from).to_string(), "read"),
+                Err(error) => match (refusal::is_too_much(&error), chunk.halves()) {
+                    (true, Some([first, second])) => left.extend([second, first]),
+                    _ => return Err(explain(&error)),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::print_stderr, reason = "a note before the queries; the answer is the output")]
+    fn announce(&self, chunks: &[Span], span: Span) {
+        let queries_of_chunk = 3 + self.discovery.figures().count();
+        let cost = estimate(chunks, self.discovery.count, self.header.interval, queries_of_chunk);
+        eprintln!(
+            "{} to {}: {:.0} models, {:.0} series; {} queries one after the other, about {:.1} million samples in the \
+             answers, of {:.0} million that Prometheus reads",
+            Time(span.from),
+            Time(span.to),
+            self.discovery.count.models,
+            self.discovery.count.samples + self.discovery.count.histograms,
+            cost.queries,
+            cost.samples / 1e6,
+            cost.read / 1e6
+        );
+    }
+
+    async fn read_chunk(&self, chunk: Span, store: &mut Store) -> Result<(), ChunkError> {
+        let (scrapes, mut warning) = self.scrapes(chunk, store).await?;
+        let grid = Grid { span: chunk, step: self.header.step, interval: self.header.interval };
+        let mut models: BTreeMap<ModelKey, Chunk> = BTreeMap::new();
+        for (key, (cells, engine)) in scrapes.reduce(grid) {
+            let part =
+                Chunk { key: key.clone(), from: chunk.from, cells, windows: Windows::default(), engine };
+            models.insert(key, part);
+        }
+        for (figure, names) in self.discovery.figures() {
+            let expression = figure.expression(names, &self.options.selector);
+            let (sink, partial) = self.windows(&expression, chunk).await?;
+            store.queries += 1;
+            store.samples += sink.samples;
+            warning = warning.or(partial);
+            keep(&mut models, figure, sink);
+        }
+        self.facts(chunk, &scrapes, &mut models).await?;
+        store.queries += 2;
+        let done = Part { from: chunk.from, to: chunk.to, warning };
+        store.add(models.into_values().collect(), done).map_err(ChunkError::Other)
+    }
+
+    /// Raw samples, with those shortly before: what happened between two scrapes belongs to the second.
+    async fn scrapes(&self, chunk: Span, store: &mut Store) -> Result<(Scrapes, Option<String>), ChunkError> {
+        let names: Vec<String> = Counter::ALL.into_iter().flat_map(Counter::metrics).collect();
+        let names: Vec<String> = names.into_iter().filter(|name| self.discovery.has(name)).collect();
+        #[expect(clippy::cast_possible_truncation, reason = "a scrape interval is short")]
+        let before = (3.0 * self.header.interval) as i64;
+        let select = self.options.selector.select(&names);
+        // A scrape after the end says what happened just before it.
+        let end = chunk.to + before / 3;
+        let expression = format!("{select}[{}s]", end - chunk.from + before);
+        let query = Query { at: Some(to_f64(end)), is_raw: true, ..Query::now(&expression) };
+        let (ScrapeSink(scrapes), partial) = self.client.samples(&query, ScrapeSink::default).await?;
+        store.queries += 1;
+        store.samples += scrapes.samples();
+        Ok((scrapes, partial))
+    }
+
+    async fn windows(
+        &self,
+        expression: &str,
+        chunk: Span,
+    ) -> Result<(WindowSink, Option<String>), ChunkError> {
+        let window = i64::from(WINDOW);
+        let range =
+            TimeRange { from: to_f64(chunk.from + window), to: to_f64(chunk.to), step: to_f64(window) };
+        let query = Query { range: Some(range), is_raw: true, ..Query::now(expression) };
+        Ok(self.client.samples(&query, || WindowSink::new(chunk)).await?)
+    }
+
+    /// Size of the KV cache, and start times of servers.
+    async fn facts(
+        &self,
+        chunk: Span,
+        scrapes: &Scrapes,
+        models: &mut BTreeMap<ModelKey, Chunk>,
+    ) -> Result<(), ChunkError> {
+        let at = |expression: String| async move {
+            let query = Query { at: Some(to_f64(chunk.to)), is_raw: true, ..Query::now(&expression) };
+            self.client.series_at(&query).await
+        };
+        let pods = models_of_pods(scrapes);
+        for series in at(self.options.selector.cache_config(chunk.seconds())).await? {
+            let pod = (series.label("namespace").to_owned(), series.label("pod").to_owned());
+            let number = |name: &str| series.label(name).parse::<f64>().ok().filter(|n| *n > 0.0);
+            let block_size = number("block_size");
+            let blocks = number("num_gpu_blocks").zip(block_size).map(|(n, size)| n * size);
+            for key in pods.get(&pod).into_iter().flatten() {
+                if let Some(chunk) = models.get_mut(key) {
+                    let kv_tokens = number("kv_cache_size_tokens").or(blocks);
+                    let facts = EngineFacts { kv_tokens, block_size, ..EngineFacts::default() };
+                    chunk.engine = chunk.engine.merged(facts);
+                }
+            }
+        }
+        let mut starts: BTreeMap<ModelKey, Vec<f64>> = BTreeMap::new();
+        let processes = at(self.options.selector.process_starts(chunk.seconds())).await?;
+        let began: BTreeMap<(&str, &str), f64> =
+            processes.iter().map(|s| ((s.label("namespace"), s.label("pod")), s.value)).collect();
+        for (key, pod, first) in scrapes.first_scrapes() {
+            if let Some(began) = began.get(&(key.namespace.as_str(), pod))
+                && first > to_f64(chunk.from) + self.header.interval
+                && (1.0..3600.0).contains(&(first - began))
+            {
+                starts.entry(key.clone()).or_default().push(first - began);
+            }
+        }
+        for (key, mut seconds) in starts {
+            seconds.sort_by(f64::total_cmp);
+            if let Some(chunk) = models.get_mut(&key) {
+                chunk.engine.start_seconds = seconds.get(seconds.len() / 2).copied();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Puts the figures of an answer in their place.
+fn keep(models: &mut BTreeMap<ModelKey, Chunk>, figure: Figure, sink: WindowSink) {
+    if figure.is_histogram() {
+        for (key, histogram) in sink.histograms() {
+            let Some(Chunk { windows, .. }) = models.get_mut(&key) else { continue };
+            let place = match figure {
+                Figure::Prompt => &mut windows.prompt,
+                Figure::Output => &mut windows.output,
+                Figure::Ttft => &mut windows.ttft,
+                Figure::RequestGap => &mut windows.request_gap,
+                _ => &mut windows.gap,
+            };
+            *place = histogram;
+        }
+    } else {
+        for (key, row) in sink.sums() {
+            let Some(Chunk { windows, .. }) = models.get_mut(&key) else { continue };
+            let place = match figure {
+                Figure::GapSeconds => &mut windows.gap_seconds,
+                Figure::Gaps => &mut windows.gaps,
+                Figure::PrefixHits => &mut windows.prefix_hits,
+                _ => &mut windows.prefix_lookups,
+            };
+            *place = row.into_iter().map(|value| if value.is_nan() { 0.0 } else { value }).collect();
+        }
+    }
+}
+
+#[derive(Debug)]
+enum ChunkError {
+    Query(QueryError),
+    Other(anyhow::Error),
+}
+
+impl From<QueryError> for ChunkError {
+    fn from(error: QueryError) -> Self {
+        Self::Query(error)
+    }
+}
+
+fn explain(error: &ChunkError) -> anyhow::Error {
+    match error {
+        ChunkError::Query(error) => query_error(error),
+        ChunkError::Other(error) => anyhow::anyhow!("{error:#}"),
+    }
+}
+
+fn query_error(error: &QueryError) -> anyhow::Error {
+    let text = refusal::remedy(error).unwrap_or_else(|| describe(error));
+    anyhow::Error::new(NoAnswer(text))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "times of this century in seconds")]
+fn to_f64(epoch: i64) -> f64 {
+    epoch as f64
+}

@@ -1,0 +1,377 @@
+//! The answer of a backtest as data: for each model what ran, what policies would have done, how far the simulation is
+//! off, and the hours that are not judged.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::calibrate::{Calibration, Error, Hour, MAX_ERROR, Refusal};
+use super::compare::{Fleet, Outcome, RAN, WVA};
+use super::fit::Fit;
+use super::history::{History, ModelKey};
+use super::shares::Shares;
+use super::tune::Tuned;
+use super::HOUR;
+use crate::measure::Objectives;
+
+/// Report of `wva backtest -o json`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BacktestReport {
+    /// Start, as RFC 3339.
+    pub from: String,
+    /// End, as RFC 3339.
+    pub to: String,
+    /// Length of a cell, seconds: the usual scrape interval.
+    pub step_seconds: u32,
+    /// Objective for the time to the first token, seconds.
+    pub ttft_objective: f64,
+    /// Objective for the mean time between tokens of a request, seconds.
+    pub itl_objective: f64,
+    /// Models in order of their names.
+    pub models: Vec<ModelAnswer>,
+}
+
+/// Answer for a model.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelAnswer {
+    /// The model.
+    #[serde(flatten)]
+    pub key: ModelKey,
+    /// Requests that arrived.
+    pub requests: f64,
+    /// Requests of the hours that are judged.
+    pub judged_requests: f64,
+    /// Hours of the history.
+    pub hours: usize,
+    /// Hours that are judged.
+    pub judged_hours: usize,
+    /// What the servers measured in the hours that are judged.
+    pub measured: Option<Measured>,
+    /// Error of the shares over all judged hours, points: simulated against measured.
+    pub error: Option<f64>,
+    /// Greatest error of a share in an hour that is judged, points.
+    pub worst_hour_error: Option<f64>,
+    /// Engine that fits. Absent: there is nothing to fit it to.
+    pub engine: Option<FittedEngine>,
+    /// What no series shows, and what was assumed.
+    pub assumptions: Vec<String>,
+    /// Policies over the hours that are judged, first what ran. Empty: no hour is judged.
+    pub policies: Vec<PolicyAnswer>,
+    /// Hours in which wva would have kept less than what ran.
+    pub worse: Vec<WorseHour>,
+    /// Settings chosen on the first part of the history, of `--tune`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tuned: Option<Tuned>,
+    /// Calibration by hour.
+    pub calibration: Vec<HourAnswer>,
+}
+
+/// What the servers measured.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Measured {
+    /// Least share of the requests within the objective for first tokens, percent: at the bound below it.
+    pub ttft_from: f64,
+    /// Greatest share: at the bound above it.
+    pub ttft_to: f64,
+    /// The same between tokens. Absent: the servers do not measure it by request.
+    pub itl_from: Option<f64>,
+    /// See `itlFrom`.
+    pub itl_to: Option<f64>,
+    /// Hours of replicas that served.
+    pub replica_hours: f64,
+}
+
+/// Engine that fits.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FittedEngine {
+    /// Fixed time of a step, milliseconds.
+    pub step_ms: f64,
+    /// Time that each sequence adds to a step, milliseconds.
+    pub per_sequence_ms: f64,
+    /// Time that each computed prompt token adds to a step, milliseconds.
+    pub per_prompt_token_ms: f64,
+    /// Sequences in a batch, at most.
+    pub max_seqs: u64,
+    /// KV cache, tokens.
+    pub kv_tokens: u64,
+}
+
+/// Results of a policy.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PolicyAnswer {
+    /// Its name.
+    pub name: String,
+    /// Simulated share of the requests within both objectives, percent.
+    pub attainment: f64,
+    /// Least of the arrangements of requests that the data does not tell apart, percent.
+    pub attainment_from: f64,
+    /// Greatest.
+    pub attainment_to: f64,
+    /// Within the objective for first tokens, percent.
+    pub ttft: f64,
+    /// Within the objective between tokens, percent.
+    pub itl: f64,
+    /// Hours of replicas, starting ones included.
+    pub replica_hours: f64,
+    /// Their cost.
+    pub cost: f64,
+    /// Replicas of a fixed fleet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<u32>,
+}
+
+/// An hour in which wva would have kept less than what ran.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorseHour {
+    /// Start, seconds since the epoch.
+    pub from: i64,
+    /// Share of the replicas that ran within both objectives, percent.
+    pub ran: f64,
+    /// Share of wva.
+    pub wva: f64,
+    /// Replicas that ran, the mean.
+    pub ran_replicas: f64,
+    /// Replicas of wva, the mean.
+    pub wva_replicas: f64,
+}
+
+/// Calibration of an hour.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HourAnswer {
+    /// Start, seconds since the epoch.
+    pub from: i64,
+    /// Requests that arrived.
+    pub requests: f64,
+    /// Share within the objective for first tokens.
+    pub ttft: Option<Comparison>,
+    /// The same between tokens.
+    pub itl: Option<Comparison>,
+    /// Arrangement of the requests within a cell that fits best.
+    pub arrangement: String,
+    /// Why it is not judged. Absent: it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
+/// A share as measured and as simulated.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Comparison {
+    /// As measured, percent.
+    pub measured: f64,
+    /// As simulated, percent.
+    pub simulated: f64,
+    /// Greatest difference at the bounds next to the objective, points.
+    pub error: f64,
+}
+
+impl From<Error> for Comparison {
+    fn from(error: Error) -> Self {
+        Self {
+            measured: 100.0 * error.measured,
+            simulated: 100.0 * error.simulated,
+            error: 100.0 * error.error,
+        }
+    }
+}
+
+/// Everything that a model's answer is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Findings<'a> {
+    /// Its history.
+    pub history: &'a History,
+    /// Its engine.
+    pub fit: Option<&'a Fit>,
+    /// Its calibration.
+    pub calibration: &'a Calibration,
+    /// Outcomes of the policies, first what ran.
+    pub outcomes: &'a [Outcome],
+    /// Objectives of the requests.
+    pub objectives: Objectives,
+    /// Bounds and cost of the replicas.
+    pub fleet: Fleet,
+}
+
+impl ModelAnswer {
+    /// The answer. `assumptions`: what the caller assumed.
+    #[must_use]
+    pub fn new(findings: Findings<'_>, assumptions: Vec<String>) -> Self {
+        let Findings { history, calibration, .. } = findings;
+        let judged: Vec<&Hour> = calibration.hours.iter().filter(|hour| hour.refusal.is_none()).collect();
+        let requests = |hours: &[&Hour]| hours.iter().map(|hour| hour.requests).sum::<f64>();
+        let busy = judged.iter().filter(|hour| hour.is_busy()).count();
+        let errors = judged.iter().filter(|hour| hour.is_busy()).flat_map(|hour| [hour.ttft, hour.itl]);
+        let worst_hour_error = errors.flatten().map(|e| 100.0 * e.error).reduce(f64::max);
+        let overall = calibration.overall_error();
+        let has_verdict = busy > 0 && overall.is_some_and(|error| error <= MAX_ERROR);
+        let policies = findings.outcomes.iter().map(|o| PolicyAnswer::new(o, findings.fleet.cost));
+        Self {
+            key: history.key.clone(),
+            requests: calibration.hours.iter().map(|hour| hour.requests).sum(),
+            judged_requests: requests(&judged),
+            hours: calibration.hours.len(),
+            judged_hours: judged.len(),
+            measured: (busy > 0).then(|| findings.measured()).flatten(),
+            error: overall.map(|error| 100.0 * error),
+            worst_hour_error,
+            engine: findings.fit.map(FittedEngine::new),
+            assumptions,
+            policies: if has_verdict { policies.collect() } else { Vec::new() },
+            worse: if has_verdict { findings.worse() } else { Vec::new() },
+            tuned: None,
+            calibration: calibration.hours.iter().enumerate().map(|(i, hour)| hour_answer(history, i, hour)).collect(),
+        }
+    }
+
+    /// Outcome of a policy by its name.
+    #[must_use]
+    pub fn policy(&self, name: &str) -> Option<&PolicyAnswer> {
+        self.policies.iter().find(|policy| policy.name == name)
+    }
+}
+
+impl PolicyAnswer {
+    fn new(outcome: &Outcome, cost: f64) -> Self {
+        let counts = &outcome.counts;
+        let percent = |good: f64| 100.0 * good / counts.arrived;
+        Self {
+            name: outcome.name.clone(),
+            attainment: percent(counts.good),
+            attainment_from: 100.0 * outcome.range.0,
+            attainment_to: 100.0 * outcome.range.1,
+            ttft: percent(counts.ttft_kept),
+            itl: percent(counts.itl_kept),
+            replica_hours: counts.replica_hours,
+            cost: cost * counts.replica_hours,
+            size: outcome.size,
+        }
+    }
+}
+
+impl FittedEngine {
+    fn new(fit: &Fit) -> Self {
+        let engine = &fit.engine;
+        Self {
+            step_ms: 1000.0 * engine.step,
+            per_sequence_ms: 1000.0 * engine.per_sequence,
+            per_prompt_token_ms: 1000.0 * engine.per_prompt_token,
+            max_seqs: engine.max_seqs as u64,
+            kv_tokens: engine.kv_tokens(),
+        }
+    }
+}
+
+fn hour_answer(history: &History, index: usize, hour: &Hour) -> HourAnswer {
+    let arrangement = super::arrangement::ARRANGEMENTS.get(hour.arrangement);
+    HourAnswer {
+        from: start_of(history, index),
+        requests: hour.requests,
+        ttft: hour.ttft.map(Comparison::from),
+        itl: hour.itl.map(Comparison::from),
+        arrangement: arrangement.map(ToString::to_string).unwrap_or_default(),
+        refused: hour.refusal.map(|refusal| refusal.to_string()),
+    }
+}
+
+fn start_of(history: &History, hour: usize) -> i64 {
+    history.from + i64::from(HOUR) * i64::try_from(hour).unwrap_or(0)
+}
+
+impl Findings<'_> {
+    fn judged(&self) -> impl Iterator<Item = usize> + '_ {
+        self.calibration.hours.iter().enumerate().filter(|(_, hour)| hour.refusal.is_none()).map(|(i, _)| i)
+    }
+
+    fn measured(&self) -> Option<Measured> {
+        let history = self.history;
+        let within = |histogram: &super::history::Histogram, objective: f64| {
+            let mut own = super::history::Histogram { bounds: histogram.bounds.clone(), rows: Vec::new() };
+            own.rows = self
+                .judged()
+                .flat_map(|i| super::calibrate::windows_of(i, history))
+                .filter_map(|window| histogram.rows.get(window).cloned())
+                .collect();
+            let all = 0..own.rows.len();
+            Shares::new(&own, all).map(|shares| shares.within(objective))
+        };
+        let (ttft_from, ttft_to) = within(&history.windows.ttft, self.objectives.ttft)?;
+        let itl = within(&history.windows.request_gap, self.objectives.itl);
+        let cells_of_hour = (HOUR / history.step.max(1)).max(1) as usize;
+        let cells = self.judged().flat_map(|i| history.cells.iter().skip(i * cells_of_hour).take(cells_of_hour));
+        let replicas: f64 = cells.map(|cell| f64::from(cell.replicas + cell.missing)).sum();
+        Some(Measured {
+            ttft_from: 100.0 * ttft_from,
+            ttft_to: 100.0 * ttft_to,
+            itl_from: itl.map(|(from, _)| 100.0 * from),
+            itl_to: itl.map(|(_, to)| 100.0 * to),
+            replica_hours: replicas * f64::from(history.step) / f64::from(HOUR),
+        })
+    }
+
+    /// The worst first, at most ten.
+    fn worse(&self) -> Vec<WorseHour> {
+        let outcome = |name: &str| self.outcomes.iter().find(|outcome| outcome.name == name);
+        let Some((ran, wva)) = outcome(RAN).zip(outcome(WVA)) else { return Vec::new() };
+        let hour = |index: usize| {
+            let [ran, wva] = [ran, wva].map(|outcome| outcome.hour(index));
+            WorseHour {
+                from: start_of(self.history, index),
+                ran: 100.0 * ran.share(),
+                wva: 100.0 * wva.share(),
+                ran_replicas: ran.replica_hours,
+                wva_replicas: wva.replica_hours,
+            }
+        };
+        let busy = self.judged().filter(|i| self.calibration.hours[*i].is_busy());
+        let mut worse: Vec<WorseHour> = busy.map(hour).filter(|h| h.wva < h.ran - 1.0).collect();
+        worse.sort_by(|a, b| (a.wva - a.ran).total_cmp(&(b.wva - b.ran)));
+        worse.truncate(10);
+        worse
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let percent = |share: f64| 100.0 * share;
+        match self {
+            Self::Gap { missing } => write!(f, "{:.0} % of the scrapes are missing", percent(*missing)),
+            Self::NoLatencies => f.write_str("the servers counted no times to the first token"),
+            Self::Counters { arrived, first_tokens } => write!(
+                f,
+                "the counters disagree: {arrived:.0} requests arrived, and {first_tokens:.0} got a first token"
+            ),
+            Self::Ttft(e) => write!(
+                f,
+                "{:.1} % of the first tokens came in time, and {:.1} % do in the simulation: bursts within a scrape \
+                 interval, or an engine of another kind",
+                percent(e.measured),
+                percent(e.simulated)
+            ),
+            Self::Itl(e) => write!(
+                f,
+                "{:.1} % of the requests kept the time between tokens, and {:.1} % do in the simulation",
+                percent(e.measured),
+                percent(e.simulated)
+            ),
+            Self::Gaps(e) => write!(
+                f,
+                "the mean time between tokens was {:.1} ms, and is {:.1} ms in the simulation",
+                1000.0 * e.measured,
+                1000.0 * e.simulated
+            ),
+            Self::Bursts { least, most } => write!(
+                f,
+                "bursts within a scrape interval decide: {:.1} to {:.1} % of the requests are within the objectives, \
+                 depending on arrangements that the data does not tell apart",
+                percent(*least),
+                percent(*most)
+            ),
+        }
+    }
+}

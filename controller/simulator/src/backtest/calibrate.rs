@@ -1,0 +1,240 @@
+//! Calibration: how well a simulation of the replicas that ran shows the measured latencies, hour by hour, and the hours
+//! on which no policy can be judged.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::arrangement::{ARRANGEMENTS, Arrangement};
+use super::history::{History, Windows};
+use super::ran;
+use super::requests::Drawer;
+use super::shares::Shares;
+use super::{HOUR, WINDOW};
+use crate::fleet::engine::Engine;
+use crate::fleet::server::Request;
+use crate::measure::Objectives;
+use crate::study::run_on_all_cores;
+
+/// Greatest error of a share with which an hour is judged, and that of all judged hours together: 2 points. An hour with few
+/// requests may be off by as much as chance is (two standard errors).
+pub const MAX_ERROR: f64 = 0.02;
+/// Hours with fewer requests count for the cost only.
+pub const FEWEST_REQUESTS: f64 = 20.0;
+/// Greatest share of missing scrapes of an hour.
+const MAX_MISSING: f64 = 0.02;
+/// Greatest relative difference between arrivals and first tokens.
+const MAX_LEAK: f64 = 0.05;
+/// Greatest relative error of the mean time between tokens, of servers without a histogram by request.
+const MAX_GAP_ERROR: f64 = 0.1;
+
+/// Why an hour is not judged.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Refusal {
+    /// Scrapes are missing.
+    Gap {
+        /// Share of the replicas' time, 0 to 1.
+        missing: f64,
+    },
+    /// The servers export no histogram of first tokens, or no counts of the hour.
+    NoLatencies,
+    /// Counters disagree: requests with a first token, and requests that arrived.
+    Counters {
+        /// Arrived.
+        arrived: f64,
+        /// With a first token.
+        first_tokens: f64,
+    },
+    /// The simulation does not show the measured share within the objective for first tokens.
+    Ttft(Error),
+    /// The same between tokens.
+    Itl(Error),
+    /// The simulation does not show the measured mean time between tokens, seconds.
+    Gaps(Error),
+    /// Arrangements that the measured latencies do not tell apart lead to different results.
+    Bursts {
+        /// Least share of a policy within the objectives, 0 to 1.
+        least: f64,
+        /// Greatest share.
+        most: f64,
+    },
+}
+
+/// A figure as measured and as simulated.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Error {
+    /// As measured.
+    pub measured: f64,
+    /// As simulated.
+    pub simulated: f64,
+    /// Greatest difference at the bounds next to the objective.
+    pub error: f64,
+}
+
+/// An hour of a history; the last one perhaps in part.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hour {
+    /// Requests that arrived.
+    pub requests: f64,
+    /// Index of the best arrangement in [`ARRANGEMENTS`].
+    pub arrangement: usize,
+    /// The smoothest and the burstiest that fit as well.
+    pub plausible: (usize, usize),
+    /// Share within the objective for first tokens, 0 to 1.
+    pub ttft: Option<Error>,
+    /// The same between tokens.
+    pub itl: Option<Error>,
+    /// `None`: it is judged.
+    pub refusal: Option<Refusal>,
+}
+
+/// Calibration of a history.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Calibration {
+    /// Hours in order of time.
+    pub hours: Vec<Hour>,
+}
+
+impl Hour {
+    /// Whether it has requests that count.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.requests >= FEWEST_REQUESTS
+    }
+}
+
+impl Calibration {
+    /// Error of the shares over all judged hours, 0 to 1. `None`: no hour with requests is judged.
+    #[must_use]
+    pub fn overall_error(&self) -> Option<f64> {
+        let judged = || self.hours.iter().filter(|hour| hour.refusal.is_none() && hour.is_busy());
+        let off = |of: fn(&Hour) -> Option<Error>| {
+            let errors = judged().filter_map(|hour| Some((hour.requests, of(hour)?)));
+            let (requests, sum) = errors.fold((0.0, 0.0), |(all, sum), (requests, error)| {
+                (all + requests, sum + requests * (error.simulated - error.measured))
+            });
+            if requests > 0.0 { (sum / requests).abs() } else { 0.0 }
+        };
+        judged().next().map(|_| off(|hour| hour.ttft).max(off(|hour| hour.itl)))
+    }
+
+    /// Requests with the best arrangement of each hour.
+    #[must_use]
+    pub fn requests(&self, drawer: &Drawer<'_>) -> Arc<[Request]> {
+        drawer.draw(|hour| self.arrangement(hour, |h| h.arrangement), 1)
+    }
+
+    /// Requests with the smoothest and the burstiest arrangements that fit as well. `None`: they are the best ones.
+    #[must_use]
+    pub fn extremes(&self, drawer: &Drawer<'_>) -> Option<[Arc<[Request]>; 2]> {
+        let is_known = self.hours.iter().all(|h| h.plausible == (h.arrangement, h.arrangement));
+        (!is_known).then(|| {
+            [
+                drawer.draw(|hour| self.arrangement(hour, |h| h.plausible.0), 1),
+                drawer.draw(|hour| self.arrangement(hour, |h| h.plausible.1), 1),
+            ]
+        })
+    }
+
+    fn arrangement(&self, hour: usize, of: fn(&Hour) -> usize) -> Arrangement {
+        let index = self.hours.get(hour).map_or(1, of);
+        ARRANGEMENTS.get(index).copied().unwrap_or(Arrangement::Random)
+    }
+}
+
+/// Windows of an hour.
+#[must_use]
+pub fn windows_of(hour: usize, history: &History) -> Range<usize> {
+    let count = (HOUR / WINDOW) as usize;
+    hour * count..((hour + 1) * count).min(history.window_count())
+}
+
+/// Calibrates an engine on all hours.
+#[must_use]
+pub fn calibrate(
+    history: &History,
+    drawer: &Drawer<'_>,
+    engine: Engine,
+    objectives: Objectives,
+) -> Calibration {
+    let all = 0..history.window_count();
+    let simulated = run_on_all_cores(&ARRANGEMENTS, |arrangement| {
+        let requests = drawer.draw(|_| *arrangement, 1);
+        ran::simulate(history, engine, &requests, objectives, all.clone()).0
+    });
+    let hours = history.window_count().div_ceil((HOUR / WINDOW) as usize);
+    Calibration { hours: (0..hours).map(|i| hour(history, &simulated, objectives, i)).collect() }
+}
+
+fn hour(history: &History, simulated: &[Windows], objectives: Objectives, index: usize) -> Hour {
+    let windows = windows_of(index, history);
+    let cells = history.cells_of_window();
+    let own = || history.cells.iter().take(windows.end * cells).skip(windows.start * cells);
+    let sum = |value: fn(&super::history::Cell) -> f32| own().map(|cell| f64::from(value(cell))).sum::<f64>();
+    let requests = sum(|c| c.arrivals);
+    let measured = Shares::new(&history.windows.ttft, windows.clone());
+    let distances: Vec<f64> = simulated
+        .iter()
+        .map(|own| match (Shares::new(&own.ttft, windows.clone()), &measured) {
+            (Some(own), Some(measured)) => own.distance(measured),
+            _ => f64::INFINITY,
+        })
+        .collect();
+    let best = distances.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1)).map_or(1, |(i, _)| i);
+    // Within the error of a sample of this size (Kolmogorov, 95 %) an arrangement fits as well.
+    let tolerance = (1.36 / requests.max(1.0).sqrt()).max(0.01);
+    let fits = |distance: &f64| *distance <= distances[best] + tolerance;
+    let plausible =
+        (distances.iter().position(fits).unwrap_or(best), distances.iter().rposition(fits).unwrap_or(best));
+    let compared = |of: fn(&Windows) -> &super::history::Histogram, objective: f64| {
+        let real = Shares::new(of(&history.windows), windows.clone())?;
+        let own = Shares::new(of(&simulated[best]), windows.clone())?;
+        let (low, high) = real.within(objective);
+        let (least, most) = own.within(objective);
+        Some(Error {
+            measured: f64::midpoint(low, high),
+            simulated: f64::midpoint(least, most),
+            error: own.error_at(&real, objective),
+        })
+    };
+    let mut hour = Hour {
+        requests,
+        arrangement: best,
+        plausible,
+        ttft: compared(|w| &w.ttft, objectives.ttft),
+        itl: compared(|w| &w.request_gap, objectives.itl),
+        refusal: None,
+    };
+    let (missing, held) = (sum(|c| c.missing), sum(|c| c.replicas + c.missing));
+    if held > 0.0 && missing / held > MAX_MISSING {
+        hour.refusal = Some(Refusal::Gap { missing: missing / held });
+    } else if hour.is_busy() {
+        let gaps = history.windows.mean_gap(&windows).zip(simulated[best].mean_gap(&windows));
+        hour.refusal = refusal(&hour, sum(|c| c.first_tokens), gaps);
+    }
+    hour
+}
+
+/// Two standard errors of a measured share, at least [`MAX_ERROR`].
+fn tolerance(error: Error, requests: f64) -> f64 {
+    let share = error.measured.clamp(0.01, 0.99);
+    MAX_ERROR.max(2.0 * (share * (1.0 - share) / requests.max(1.0)).sqrt())
+}
+
+fn refusal(hour: &Hour, first_tokens: f64, gaps: Option<(f64, f64)>) -> Option<Refusal> {
+    if (hour.requests - first_tokens).abs() > MAX_LEAK * hour.requests + 5.0 {
+        return Some(Refusal::Counters { arrived: hour.requests, first_tokens });
+    }
+    let Some(ttft) = hour.ttft else { return Some(Refusal::NoLatencies) };
+    if ttft.error > tolerance(ttft, hour.requests) {
+        return Some(Refusal::Ttft(ttft));
+    }
+    match (hour.itl, gaps) {
+        (Some(itl), _) if itl.error > tolerance(itl, hour.requests) => Some(Refusal::Itl(itl)),
+        (None, Some((measured, simulated))) => {
+            let error = (simulated / measured - 1.0).abs();
+            (error > MAX_GAP_ERROR).then_some(Refusal::Gaps(Error { measured, simulated, error }))
+        }
+        (None, None) => Some(Refusal::NoLatencies),
+        _ => None,
+    }
+}

@@ -1,0 +1,271 @@
+//! Fit of the engine: the times of a step with which a simulation of the replicas that ran shows the measured latencies,
+//! found by least squares over hours of different load.
+
+use std::ops::Range;
+
+use super::WINDOW;
+use super::arrangement::{ARRANGEMENTS, Arrangement};
+use super::history::History;
+use super::ran;
+use super::requests::Drawer;
+use super::shares::Shares;
+use crate::fleet::engine::{Engine, StepTokens, to_f64};
+use crate::measure::Objectives;
+use crate::study::run_on_all_cores;
+
+/// Assumptions about the engine that no series shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// `--max-num-seqs`, if known.
+    pub max_seqs: Option<usize>,
+    /// `--max-num-batched-tokens`.
+    pub max_batched_tokens: u64,
+}
+
+/// An engine that fits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fit {
+    /// The engine.
+    pub engine: Engine,
+    /// Arrangement of the requests that fits best over the fitted hours.
+    pub arrangement: Arrangement,
+    /// Root of the mean squared residual.
+    pub residual: f64,
+}
+
+/// vLLM's default in its online server.
+const MAX_SEQS: usize = 256;
+/// KV cache of an engine that does not export its size, tokens.
+const KV_TOKENS: f64 = 270_000.0;
+/// Parts of the history that are simulated for the fit, and the most requests of each.
+const BLOCKS: usize = 3;
+const BLOCK_REQUESTS: f64 = 12_000.0;
+const FEWEST_REQUESTS: f64 = 50.0;
+const ITERATIONS: usize = 6;
+/// Weight of the mean time between tokens, by its logarithm.
+const GAP_WEIGHT: f64 = 3.0;
+
+/// Fits the engine of a history. `None` if no hour has requests with a measured first token.
+#[must_use]
+pub fn fit(history: &History, limits: Limits) -> Option<Fit> {
+    let blocks = blocks(history);
+    if blocks.is_empty() {
+        return None;
+    }
+    let drawer = Drawer::new(history);
+    let problem = Problem { history, drawer: &drawer, blocks: &blocks };
+    let start = first_guess(history, limits, &blocks);
+    let mut best = problem.minimize(start, Arrangement::Random);
+    let others: Vec<Arrangement> = ARRANGEMENTS.into_iter().filter(|a| *a != Arrangement::Random).collect();
+    let tried = run_on_all_cores(&others, |arrangement| {
+        let residual = problem.residual(best.engine, *arrangement);
+        (*arrangement, norm(&residual))
+    });
+    let better = tried.into_iter().filter(|(_, residual)| *residual < 0.95 * best.residual);
+    if let Some((arrangement, _)) = better.min_by(|a, b| a.1.total_cmp(&b.1)) {
+        let other = problem.minimize(best.engine, arrangement);
+        if other.residual < best.residual {
+            best = other;
+        }
+    }
+    Some(best)
+}
+
+/// Windows with the least, the median and the most requests for each replica.
+fn blocks(history: &History) -> Vec<Range<usize>> {
+    let windows_of_hour = (super::HOUR / WINDOW) as usize;
+    let count = history.window_count();
+    let cells = history.cells_of_window();
+    let mut hours: Vec<(f64, Range<usize>)> = Vec::new();
+    for first in (0..count).step_by(windows_of_hour) {
+        let mut block = first..(first + windows_of_hour).min(count);
+        let sum = |block: &Range<usize>, value: fn(&super::history::Cell) -> f32| -> f64 {
+            let own = history.cells.iter().take(block.end * cells).skip(block.start * cells);
+            own.map(|cell| f64::from(value(cell))).sum()
+        };
+        let requests = sum(&block, |c| c.arrivals);
+        let has_gap = sum(&block, |c| c.missing) > 0.0;
+        if requests < FEWEST_REQUESTS || has_gap || Shares::new(&history.windows.ttft, block.clone()).is_none() {
+            continue;
+        }
+        let load = requests / sum(&block, |c| c.replicas).max(1e-9);
+        while block.len() > 2 && sum(&block, |c| c.arrivals) > BLOCK_REQUESTS {
+            block.end -= 1;
+        }
+        hours.push((load, block));
+    }
+    hours.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let last = hours.len().saturating_sub(1);
+    let mut chosen: Vec<usize> = (0..BLOCKS).map(|i| i * last / (BLOCKS - 1)).collect();
+    chosen.dedup();
+    let mut blocks: Vec<Range<usize>> = chosen.into_iter().filter_map(|i| Some(hours.get(i)?.1.clone())).collect();
+    // A single hour is split, so that its loads differ.
+    if let [only] = &*blocks
+        && only.len() >= 6
+    {
+        let third = only.len() / 3;
+        let (start, end) = (only.start, only.end);
+        blocks = vec![start..start + third, start + third..start + 2 * third, start + 2 * third..end];
+    }
+    blocks
+}
+
+fn first_guess(history: &History, limits: Limits, blocks: &[Range<usize>]) -> Engine {
+    let windows = &history.windows;
+    let gap = blocks.iter().filter_map(|block| windows.mean_gap(block)).fold(f64::INFINITY, f64::min);
+    let gap = if gap.is_finite() { gap } else { 0.02 };
+    let facts = &history.engine;
+    let seen = |n: f64| to_count(n);
+    let max_seqs = limits.max_seqs.unwrap_or_else(|| {
+        if facts.waiting_scrapes >= 20 && facts.most_running_while_waiting >= facts.most_running {
+            seen(facts.most_running).max(1)
+        } else {
+            seen(facts.most_running).max(MAX_SEQS)
+        }
+    });
+    let block_size = facts.block_size.unwrap_or(16.0).max(1.0);
+    let blocks_of_cache = (facts.kv_tokens.unwrap_or(KV_TOKENS) / block_size).max(1.0);
+    Engine {
+        step: 0.8 * gap,
+        per_sequence: 0.01 * gap,
+        per_prompt_token: 0.000_06,
+        per_cached_token: 0.0,
+        max_seqs,
+        max_batched_tokens: limits.max_batched_tokens,
+        block_size: seen(block_size) as u64,
+        kv_blocks: seen(blocks_of_cache) as u64,
+        prefix_hit_rate: 0.0,
+        tokens: StepTokens::ONE,
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+fn to_count(value: f64) -> usize {
+    value.round() as usize
+}
+
+struct Problem<'a> {
+    history: &'a History,
+    drawer: &'a Drawer<'a>,
+    blocks: &'a [Range<usize>],
+}
+
+impl Problem<'_> {
+    /// Differences of the simulated to the measured latencies.
+    fn residual(&self, engine: Engine, arrangement: Arrangement) -> Vec<f64> {
+        let requests = self.drawer.draw(|_| arrangement, 1);
+        let objectives = Objectives::default();
+        let mut all = Vec::new();
+        for block in self.blocks {
+            let (simulated, _) = ran::simulate(self.history, engine, &requests, objectives, block.clone());
+            let measured = &self.history.windows;
+            let gaps = simulated.mean_gap(block).zip(measured.mean_gap(block));
+            all.push(gaps.map_or(0.0, |(own, real)| GAP_WEIGHT * (own / real).ln()));
+            for (own, real) in [
+                (&simulated.ttft, &measured.ttft),
+                (&simulated.request_gap, &measured.request_gap),
+            ] {
+                let both = Shares::new(own, block.clone()).zip(Shares::new(real, block.clone()));
+                match both {
+                    Some((own, real)) => all.extend(own.differences(&real)),
+                    None => all.extend(std::iter::repeat_n(0.0, real.bounds.len())),
+                }
+            }
+        }
+        all
+    }
+
+    /// Gauss-Newton with damping over the logarithms of the three times.
+    fn minimize(&self, start: Engine, arrangement: Arrangement) -> Fit {
+        let mut engine = start;
+        let mut residual = self.residual(engine, arrangement);
+        let mut damping = 0.1;
+        for _ in 0..ITERATIONS {
+            let steps = [0, 1, 2];
+            let columns = run_on_all_cores(&steps, |i| {
+                let mut by = [0.0; 3];
+                by[*i] = DIFFERENCE;
+                let moved = self.residual(changed(engine, by), arrangement);
+                moved.iter().zip(&residual).map(|(m, r)| (m - r) / DIFFERENCE).collect::<Vec<f64>>()
+            });
+            let Some(step) = newton_step(&columns, &residual, damping) else { break };
+            let tried = changed(engine, step.map(|s| s.clamp(-1.0, 1.0)));
+            let next = self.residual(tried, arrangement);
+            let (before, after) = (norm(&residual), norm(&next));
+            if after < before {
+                (engine, residual) = (tried, next);
+                damping /= 4.0;
+                if after > 0.98 * before {
+                    break;
+                }
+            } else {
+                damping *= 8.0;
+            }
+        }
+        Fit { engine, arrangement, residual: norm(&residual) }
+    }
+}
+
+/// Step of the numeric derivative of a logarithm.
+const DIFFERENCE: f64 = 0.15;
+
+fn changed(engine: Engine, by: [f64; 3]) -> Engine {
+    Engine {
+        step: engine.step * by[0].exp(),
+        per_sequence: engine.per_sequence * by[1].exp(),
+        per_prompt_token: engine.per_prompt_token * by[2].exp(),
+        ..engine
+    }
+}
+
+fn norm(residual: &[f64]) -> f64 {
+    let sum: f64 = residual.iter().map(|r| r * r).sum();
+    (sum / to_f64(residual.len().max(1) as u64)).sqrt()
+}
+
+/// Solves `(J'J + damping * diag) x = -J'r`. `columns`: of J.
+fn newton_step(columns: &[Vec<f64>], residual: &[f64], damping: f64) -> Option<[f64; 3]> {
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let mut rows = [[0.0; 4]; 3];
+    for i in 0..3 {
+        for j in 0..3 {
+            rows[i][j] = dot(&columns[i], &columns[j]);
+        }
+        rows[i][i] += damping * rows[i][i] + 1e-4;
+        rows[i][3] = -dot(&columns[i], residual);
+    }
+    // Gaussian elimination: the matrix is positive definite.
+    for i in 0..3 {
+        let pivot = rows[i][i];
+        if pivot.abs() < 1e-12 {
+            return None;
+        }
+        for j in 0..3 {
+            if j != i {
+                let factor = rows[j][i] / pivot;
+                let row = rows[i];
+                for (cell, own) in rows[j].iter_mut().zip(row) {
+                    *cell -= factor * own;
+                }
+            }
+        }
+    }
+    let step = [0, 1, 2].map(|i| rows[i][3] / rows[i][i]);
+    step.iter().all(|s| s.is_finite()).then_some(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newton_step_solves_a_linear_problem() {
+        let columns = vec![vec![1.0, 0.0, 0.0, 1.0], vec![0.0, 2.0, 0.0, 0.0], vec![0.0, 0.0, 3.0, 1.0]];
+        let residual = [-1.0, -4.0, -9.0, -4.0];
+        let step = newton_step(&columns, &residual, 0.0).unwrap();
+        for (got, want) in step.iter().zip([1.0, 2.0, 3.0]) {
+            assert!((got - want).abs() < 1e-2, "{step:?}");
+        }
+        assert_eq!(newton_step(&vec![vec![f64::NAN]; 3], &[1.0], 0.0), None);
+    }
+}

@@ -1,0 +1,333 @@
+//! What is kept of a model's series: counts for each cell of time, histograms for each window, and facts of its engines.
+
+use std::ops::Range;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::WINDOW;
+
+/// A model in a namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct ModelKey {
+    /// Namespace of its pods; empty if the series have no such label.
+    pub namespace: String,
+    /// Name of the model, as the servers report it.
+    pub model: String,
+}
+
+impl std::fmt::Display for ModelKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.namespace.is_empty() {
+            f.write_str(&self.model)
+        } else {
+            write!(f, "{}/{}", self.namespace, self.model)
+        }
+    }
+}
+
+/// Sums over the pods of a model within a cell of time. A cell is as long as the usual scrape interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "[f32; 9]", into = "[f32; 9]")]
+#[schemars(with = "[f32; 9]")]
+pub struct Cell {
+    /// Requests that arrived.
+    pub arrivals: f32,
+    /// Requests that finished.
+    pub finished: f32,
+    /// Requests that got their first token.
+    pub first_tokens: f32,
+    /// Their prompt tokens.
+    pub prompt_tokens: f32,
+    /// Generated tokens.
+    pub generated: f32,
+    /// Requests in batches, the mean over the cell.
+    pub running: f32,
+    /// Sum over the pods of their running requests squared, the mean over the cell.
+    pub running_squared: f32,
+    /// Replicas that served, the mean over the cell.
+    pub replicas: f32,
+    /// Replicas without samples between two scrapes that are too far apart, the mean over the cell.
+    pub missing: f32,
+}
+
+impl From<[f32; 9]> for Cell {
+    fn from(row: [f32; 9]) -> Self {
+        let [
+            arrivals,
+            finished,
+            first_tokens,
+            prompt_tokens,
+            generated,
+            running,
+            running_squared,
+            replicas,
+            missing,
+        ] = row;
+        Self {
+            arrivals,
+            finished,
+            first_tokens,
+            prompt_tokens,
+            generated,
+            running,
+            running_squared,
+            replicas,
+            missing,
+        }
+    }
+}
+
+impl From<Cell> for [f32; 9] {
+    fn from(cell: Cell) -> Self {
+        let row = [
+            cell.arrivals,
+            cell.finished,
+            cell.first_tokens,
+            cell.prompt_tokens,
+            cell.generated,
+            cell.running,
+            cell.running_squared,
+            cell.replicas,
+            cell.missing,
+        ];
+        // Thousandths suffice, and keep the file short.
+        row.map(|value| (value * 1000.0).round() / 1000.0)
+    }
+}
+
+/// Counts of a histogram by window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Histogram {
+    /// Finite upper bounds, ascending.
+    pub bounds: Vec<f64>,
+    /// For each window: counts of each bucket, and beyond the last bound. Empty: the window has no data.
+    pub rows: Vec<Vec<f32>>,
+}
+
+/// Histograms and sums by window. Absent: the servers do not export it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Windows {
+    /// Prompt tokens of finished requests.
+    pub prompt: Histogram,
+    /// Generated tokens of finished requests.
+    pub output: Histogram,
+    /// Time to the first token, seconds.
+    pub ttft: Histogram,
+    /// Mean time between two tokens of each finished request, seconds.
+    pub request_gap: Histogram,
+    /// Time between two tokens, one observation for each token, seconds.
+    pub gap: Histogram,
+    /// Sum of the times between two tokens, seconds.
+    pub gap_seconds: Vec<f32>,
+    /// Their number.
+    pub gaps: Vec<f32>,
+    /// Prompt tokens found in the prefix cache.
+    pub prefix_hits: Vec<f32>,
+    /// Prompt tokens looked up there.
+    pub prefix_lookups: Vec<f32>,
+}
+
+impl Windows {
+    /// Mean time between two tokens in some windows, seconds. `None` without tokens.
+    #[must_use]
+    pub fn mean_gap(&self, part: &Range<usize>) -> Option<f64> {
+        let sum = |values: &[f32]| -> Option<f64> {
+            Some(values.get(part.clone())?.iter().map(|value| f64::from(*value)).sum())
+        };
+        let (seconds, count) = (sum(&self.gap_seconds)?, sum(&self.gaps)?);
+        (count > 0.0 && seconds > 0.0).then(|| seconds / count)
+    }
+}
+
+/// Facts of the engines of a model. Absent: not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EngineFacts {
+    /// KV cache of an engine, tokens.
+    pub kv_tokens: Option<f64>,
+    /// Tokens of a block.
+    pub block_size: Option<f64>,
+    /// Most requests that a pod ran at once.
+    pub most_running: f64,
+    /// Most requests that a pod ran while others waited for it.
+    pub most_running_while_waiting: f64,
+    /// Scrapes of pods in which requests waited.
+    pub waiting_scrapes: u64,
+    /// Seconds from the start of the server's process to its first scrape, the median.
+    pub start_seconds: Option<f64>,
+}
+
+impl EngineFacts {
+    /// The facts of two spans of time.
+    #[must_use]
+    pub fn merged(self, later: Self) -> Self {
+        Self {
+            kv_tokens: later.kv_tokens.or(self.kv_tokens),
+            block_size: later.block_size.or(self.block_size),
+            most_running: self.most_running.max(later.most_running),
+            most_running_while_waiting: self.most_running_while_waiting.max(later.most_running_while_waiting),
+            waiting_scrapes: self.waiting_scrapes + later.waiting_scrapes,
+            start_seconds: later.start_seconds.or(self.start_seconds),
+        }
+    }
+}
+
+/// Part of the history of a model.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Chunk {
+    /// The model.
+    #[serde(flatten)]
+    pub key: ModelKey,
+    /// Start, seconds since the epoch; a multiple of a window.
+    pub from: i64,
+    /// Cells from then on.
+    pub cells: Vec<Cell>,
+    /// Windows from then on.
+    pub windows: Windows,
+    /// Facts of its engines.
+    pub engine: EngineFacts,
+}
+
+/// The history of a model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct History {
+    /// The model.
+    pub key: ModelKey,
+    /// Start, seconds since the epoch; a multiple of a window.
+    pub from: i64,
+    /// Length of a cell, seconds; a divisor of a window.
+    pub step: u32,
+    /// Cells from the start on.
+    pub cells: Vec<Cell>,
+    /// Windows from the start on.
+    pub windows: Windows,
+    /// Facts of its engines.
+    pub engine: EngineFacts,
+}
+
+impl History {
+    /// An empty history of a span of time, seconds since the epoch.
+    #[must_use]
+    pub fn new(key: ModelKey, from: i64, to: i64, step: u32) -> Self {
+        let seconds = usize::try_from(to - from).unwrap_or(0);
+        let cells = vec![Cell::default(); seconds / step.max(1) as usize];
+        Self { key, from, step, cells, windows: Windows::default(), engine: EngineFacts::default() }
+    }
+
+    /// Number of windows, the last one perhaps in part.
+    #[must_use]
+    pub fn window_count(&self) -> usize {
+        self.cells.len().div_ceil(self.cells_of_window())
+    }
+
+    /// Cells of a window, at least 1.
+    #[must_use]
+    pub fn cells_of_window(&self) -> usize {
+        (WINDOW / self.step.max(1)).max(1) as usize
+    }
+
+    /// Length, seconds.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        f64::from(self.step) * crate::fleet::engine::to_f64(self.cells.len() as u64)
+    }
+
+    /// Adds a part. Cells outside of the history are left out.
+    pub fn add(&mut self, chunk: Chunk) {
+        let seconds = usize::try_from(chunk.from - self.from).unwrap_or(usize::MAX);
+        let first = seconds / self.step.max(1) as usize;
+        for (place, cell) in self.cells.iter_mut().skip(first).zip(chunk.cells) {
+            *place = cell;
+        }
+        let (first, count) = (seconds / WINDOW as usize, self.window_count());
+        let Windows { prompt, output, ttft, request_gap, gap, .. } = &mut self.windows;
+        for (own, part) in [
+            (prompt, chunk.windows.prompt),
+            (output, chunk.windows.output),
+            (ttft, chunk.windows.ttft),
+            (request_gap, chunk.windows.request_gap),
+            (gap, chunk.windows.gap),
+        ] {
+            own.add(part, first, count);
+        }
+        let Windows { gap_seconds, gaps, prefix_hits, prefix_lookups, .. } = &mut self.windows;
+        for (own, part) in [
+            (gap_seconds, chunk.windows.gap_seconds),
+            (gaps, chunk.windows.gaps),
+            (prefix_hits, chunk.windows.prefix_hits),
+            (prefix_lookups, chunk.windows.prefix_lookups),
+        ] {
+            own.resize(count, 0.0);
+            for (place, value) in own.iter_mut().skip(first).zip(part) {
+                *place = value;
+            }
+        }
+        self.engine = self.engine.merged(chunk.engine);
+    }
+}
+
+impl Histogram {
+    fn add(&mut self, part: Self, first: usize, count: usize) {
+        if self.bounds.is_empty() {
+            self.bounds = part.bounds;
+        } else if !part.bounds.is_empty() && self.bounds != part.bounds {
+            // Another release of the server: its windows count as windows without data.
+            return;
+        }
+        self.rows.resize(count, Vec::new());
+        for (place, row) in self.rows.iter_mut().skip(first).zip(part.rows) {
+            *place = row;
+        }
+    }
+
+    /// Whether the servers export it.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        !self.bounds.is_empty()
+    }
+
+    /// Counts of several windows.
+    #[must_use]
+    pub fn sum(&self, windows: Range<usize>) -> Vec<f64> {
+        let mut sum = vec![0.0; self.bounds.len() + 1];
+        for row in self.rows.iter().take(windows.end).skip(windows.start) {
+            for (sum, count) in sum.iter_mut().zip(row) {
+                *sum += f64::from(*count);
+            }
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_fill_their_place_in_the_history() {
+        let key = ModelKey { namespace: "a".to_owned(), model: "m".to_owned() };
+        let mut history = History::new(key.clone(), 600, 1200, 60);
+        assert_eq!((history.cells.len(), history.window_count()), (10, 2));
+        let ttft = Histogram { bounds: vec![1.0], rows: vec![vec![3.0, 1.0]] };
+        let windows = Windows { ttft, gaps: vec![7.0], ..Windows::default() };
+        let cells = vec![Cell { arrivals: 2.0, ..Cell::default() }; 9];
+        history.add(Chunk { key, from: 900, cells, windows, ..Chunk::default() });
+        let arrivals: Vec<f32> = history.cells.iter().map(|cell| cell.arrivals).collect();
+        assert_eq!(arrivals, [0.0, 0.0, 0.0, 0.0, 0.0, 2.0, 2.0, 2.0, 2.0, 2.0]);
+        assert_eq!(history.windows.ttft.sum(0..1), [0.0, 0.0]);
+        assert_eq!(history.windows.ttft.sum(0..2), [3.0, 1.0]);
+        assert_eq!(history.windows.gaps, [0.0, 7.0]);
+    }
+
+    #[test]
+    fn a_cell_is_a_row_of_rounded_numbers() {
+        let cell = Cell { arrivals: 1.0 / 3.0, missing: 2.0, ..Cell::default() };
+        let text = serde_json::to_string(&cell).unwrap();
+        assert_eq!(text, "[0.333,0.0,0.0,0.0,0.0,0.0,0.0,0.0,2.0]");
+        let read: Cell = serde_json::from_str(&text).unwrap();
+        assert!((read.arrivals - 0.333).abs() < 1e-6);
+    }
+}

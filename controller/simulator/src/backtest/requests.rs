@@ -1,0 +1,184 @@
+//! Requests of a history: as many in each cell as the scrapes count, with lengths from the histograms, scaled so that
+//! the tokens are those that the servers counted.
+
+use std::sync::Arc;
+
+use rand_pcg::Pcg64Mcg;
+
+use super::arrangement::Arrangement;
+use super::history::{Histogram, History};
+use super::lengths::Lengths;
+use crate::fleet::server::Request;
+use crate::random::{Stream, random_stream};
+
+/// Within this factor a drawn length follows the counted tokens.
+const LONGEST_SCALE: f64 = 8.0;
+/// Cells after one in which its requests get their first tokens, at most.
+const DELAY: usize = 2;
+/// Lengths without any series.
+const UNKNOWN_PROMPT: f64 = 500.0;
+/// See [`UNKNOWN_PROMPT`].
+const UNKNOWN_OUTPUT: f64 = 200.0;
+
+/// Draws the requests of a history.
+pub struct Drawer<'a> {
+    history: &'a History,
+    prompts: Vec<Arc<Lengths>>,
+    outputs: Vec<Arc<Lengths>>,
+    /// Factor on the outputs of each window.
+    output_scale: Vec<f64>,
+}
+
+impl<'a> Drawer<'a> {
+    /// Prepares the lengths of each window.
+    #[must_use]
+    pub fn new(history: &'a History) -> Self {
+        let count = history.window_count();
+        let sums = |value: fn(&super::history::Cell) -> f32| -> Vec<f64> {
+            let windows = history.cells.chunks(history.cells_of_window());
+            windows.map(|cells| cells.iter().map(|cell| f64::from(value(cell))).sum()).collect()
+        };
+        let (first, prompt, generated) =
+            (sums(|c| c.first_tokens), sums(|c| c.prompt_tokens), sums(|c| c.generated));
+        let mean = |tokens: &[f64], unknown| {
+            let requests: f64 = first.iter().sum();
+            if requests > 0.0 { tokens.iter().sum::<f64>() / requests } else { unknown }
+        };
+        let prompts = by_window(&history.windows.prompt, count, mean(&prompt, UNKNOWN_PROMPT));
+        let outputs = by_window(&history.windows.output, count, mean(&generated, UNKNOWN_OUTPUT));
+        // A request generates for longer than a window: an hour around it has all of its tokens.
+        let output_scale = (0..count).map(|window| {
+            let around = window.saturating_sub(6)..(window + 7).min(count);
+            let (tokens, requests): (f64, f64) =
+                (generated[around.clone()].iter().sum(), first[around.clone()].iter().sum());
+            let drawn: f64 = around.map(|w| first[w] * outputs[w].mean()).sum();
+            if requests >= 20.0 && drawn > 0.0 { scale(tokens / drawn) } else { 1.0 }
+        });
+        let output_scale = output_scale.collect();
+        Self { history, prompts, outputs, output_scale }
+    }
+
+    /// Requests with an arrangement for each hour, in order of time, seconds since the start of the history.
+    #[must_use]
+    pub fn draw(&self, arrangement: impl Fn(usize) -> Arrangement, seed: u64) -> Arc<[Request]> {
+        let step = f64::from(self.history.step);
+        let mut arrivals = random_stream(seed, Stream::Arrivals);
+        let mut lengths = random_stream(seed, Stream::Lengths);
+        let cells_of_hour = (super::HOUR / self.history.step.max(1)).max(1) as usize;
+        let mut requests = Vec::new();
+        let mut owed = 0.0;
+        for (i, cell) in self.history.cells.iter().enumerate() {
+            owed += f64::from(cell.arrivals.max(0.0));
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+            let count = (owed + 1e-3) as u32;
+            owed -= f64::from(count);
+            if count == 0 {
+                continue;
+            }
+            let start = step * crate::fleet::engine::to_f64(i as u64);
+            let places = arrangement(i / cells_of_hour).places(count, step, &mut arrivals);
+            let sizes = self.lengths(i, count, &mut lengths);
+            requests.extend(places.into_iter().zip(sizes).map(|(place, (input, output))| Request {
+                arrived: start + step * place,
+                input,
+                output,
+            }));
+        }
+        requests.into()
+    }
+
+    /// Prompt and generated tokens of the requests of a cell.
+    fn lengths(&self, cell: usize, count: u32, random: &mut Pcg64Mcg) -> Vec<(u32, u32)> {
+        let window = (cell / self.history.cells_of_window()).min(self.prompts.len().saturating_sub(1));
+        let (prompts, outputs) = (&self.prompts[window], &self.outputs[window]);
+        let drawn: Vec<(f64, f64)> =
+            (0..count).map(|_| (prompts.draw(random), outputs.draw(random))).collect();
+        let mean = drawn.iter().map(|d| d.0).sum::<f64>() / f64::from(count);
+        let prompt_scale = self.mean_prompt(cell).map_or(1.0, |counted| scale(counted / mean));
+        let output_scale = self.output_scale[window];
+        drawn.into_iter().map(|(input, output)| (tokens(input * prompt_scale), tokens(output * output_scale))).collect()
+    }
+
+    /// Mean prompt of the requests that got their first tokens in this cell and soon after.
+    fn mean_prompt(&self, cell: usize) -> Option<f64> {
+        let mut requests = 0.0;
+        let mut tokens = 0.0;
+        for later in self.history.cells.iter().skip(cell).take(DELAY) {
+            requests += f64::from(later.first_tokens);
+            tokens += f64::from(later.prompt_tokens);
+            if requests >= 1.0 {
+                break;
+            }
+        }
+        (requests >= 0.5 && tokens > 0.0).then(|| tokens / requests)
+    }
+}
+
+/// Lengths of each window: its own, else those of all windows, else exponential ones.
+fn by_window(histogram: &Histogram, count: usize, mean: f64) -> Vec<Arc<Lengths>> {
+    let all = Lengths::new(&histogram.bounds, &histogram.sum(0..count));
+    let all = Arc::new(all.unwrap_or_else(|| Lengths::exponential(mean.max(1.0))));
+    let own = |window: usize| {
+        let counts: Vec<f64> = histogram.rows.get(window)?.iter().map(|count| f64::from(*count)).collect();
+        Lengths::new(&histogram.bounds, &counts).map(Arc::new)
+    };
+    (0..count.max(1)).map(|window| own(window).unwrap_or_else(|| all.clone())).collect()
+}
+
+fn scale(factor: f64) -> f64 {
+    if factor.is_finite() && factor > 0.0 { factor.clamp(1.0 / LONGEST_SCALE, LONGEST_SCALE) } else { 1.0 }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+fn tokens(length: f64) -> u32 {
+    (length.round() as u32).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backtest::history::{Cell, ModelKey};
+
+    fn history() -> History {
+        let mut history = History::new(ModelKey::default(), 0, 600, 15);
+        for (i, cell) in (0_u8..).zip(&mut history.cells) {
+            let requests = f32::from(i % 4) + 0.5;
+            let prompt_tokens = requests * if i < 20 { 100.0 } else { 1000.0 };
+            let generated = 50.0 * requests;
+            *cell = Cell { arrivals: requests, first_tokens: requests, prompt_tokens, generated, ..Cell::default() };
+        }
+        history.windows.prompt =
+            Histogram { bounds: vec![50.0, 5000.0], rows: vec![vec![10.0, 30.0, 0.0], vec![0.0, 40.0, 0.0]] };
+        history
+    }
+
+    #[test]
+    fn requests_and_tokens_are_as_many_as_counted() {
+        let history = history();
+        let requests = Drawer::new(&history).draw(|_| Arrangement::Random, 1);
+        assert_eq!(requests.len(), 80);
+        assert!(requests.windows(2).all(|pair| pair[0].arrived <= pair[1].arrived));
+        let mean = |from: f64, to: f64| {
+            let own: Vec<f64> = requests
+                .iter()
+                .filter(|r| (from..to).contains(&r.arrived))
+                .map(|r| f64::from(r.input))
+                .collect();
+            own.iter().sum::<f64>() / crate::fleet::engine::to_f64(own.len() as u64)
+        };
+        assert!((mean(0.0, 300.0) / 100.0 - 1.0).abs() < 0.05, "{}", mean(0.0, 300.0));
+        assert!((mean(300.0, 600.0) / 1000.0 - 1.0).abs() < 0.05, "{}", mean(300.0, 600.0));
+        let output: f64 = requests.iter().map(|r| f64::from(r.output)).sum();
+        assert!((output / 4000.0 - 1.0).abs() < 0.3, "{output}");
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_requests() {
+        let history = history();
+        let drawer = Drawer::new(&history);
+        let draw = |arrangement, seed| drawer.draw(|_| arrangement, seed);
+        assert_eq!(draw(Arrangement::AtOnce, 1), draw(Arrangement::AtOnce, 1));
+        assert_ne!(draw(Arrangement::AtOnce, 1), draw(Arrangement::Even, 1));
+        assert_ne!(draw(Arrangement::Random, 1), draw(Arrangement::Random, 2));
+    }
+}

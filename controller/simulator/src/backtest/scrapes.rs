@@ -1,0 +1,327 @@
+//! Scrapes of pods, reduced to cells of their models. Between two scrapes of a pod, the requests that finished and the
+//! change of those that it has are the requests that arrived.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::history::{Cell, EngineFacts, ModelKey};
+use super::plan::Span;
+use super::signals::Counter;
+
+/// A series of a pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SeriesId {
+    /// The model.
+    pub key: ModelKey,
+    /// Name of the pod, or what tells the servers apart.
+    pub pod: String,
+    /// Counter or gauge.
+    pub counter: Counter,
+    /// Other labels that tell the parts of a pod's counter apart: engine, reason.
+    pub part: String,
+}
+
+/// Scrapes of the pods of all models within a span.
+#[derive(Clone, Debug, Default)]
+pub struct Scrapes {
+    /// By pod: time in milliseconds, and values by counter.
+    pods: BTreeMap<(ModelKey, String), BTreeMap<i64, Scrape>>,
+    known: BTreeSet<SeriesId>,
+    /// Series that another scrape job also has.
+    duplicates: u64,
+    samples: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Scrape {
+    values: [f64; 6],
+    /// Bit of each counter with a value.
+    present: u8,
+}
+
+impl Scrape {
+    fn get(&self, counter: Counter) -> f64 {
+        self.values[counter as usize]
+    }
+
+    fn has(&self, counter: Counter) -> bool {
+        self.present & (1 << counter as u8) != 0
+    }
+
+    fn in_flight(&self) -> f64 {
+        self.get(Counter::Running) + self.get(Counter::Waiting)
+    }
+}
+
+/// How scrapes become cells.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Grid {
+    /// Span of the cells.
+    pub span: Span,
+    /// Length of a cell, seconds.
+    pub step: u32,
+    /// Usual scrape interval, seconds.
+    pub interval: f64,
+}
+
+impl Scrapes {
+    /// Adds the samples of a series: seconds since the epoch, and value. The series of a second scrape job are left out.
+    pub fn add(&mut self, id: SeriesId, samples: impl IntoIterator<Item = (f64, f64)>) {
+        if self.known.contains(&id) {
+            self.duplicates += 1;
+            return;
+        }
+        let scrapes = self.pods.entry((id.key.clone(), id.pod.clone())).or_default();
+        let counter = id.counter;
+        self.known.insert(id);
+        for (at, value) in samples.into_iter().filter(|(_, value)| value.is_finite()) {
+            self.samples += 1;
+            #[expect(clippy::cast_possible_truncation, reason = "times of this century in milliseconds")]
+            let scrape = scrapes.entry((at * 1000.0).round() as i64).or_default();
+            scrape.values[counter as usize] += value;
+            scrape.present |= 1 << counter as u8;
+        }
+    }
+
+    /// Samples that were added.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// Series that another scrape job also has.
+    #[must_use]
+    pub fn duplicates(&self) -> u64 {
+        self.duplicates
+    }
+
+    /// Model, pod and time of the first scrape of each pod, seconds since the epoch.
+    pub fn first_scrapes(&self) -> impl Iterator<Item = (&ModelKey, &str, f64)> {
+        self.pods.iter().filter_map(|((key, pod), scrapes)| {
+            scrapes.first_key_value().map(|(at, _)| (key, pod.as_str(), seconds_of(*at)))
+        })
+    }
+
+    /// Cells of each model, and what the scrapes say of its engines.
+    #[must_use]
+    pub fn reduce(&self, grid: Grid) -> BTreeMap<ModelKey, (Vec<Cell>, EngineFacts)> {
+        let seconds = usize::try_from(grid.span.seconds()).unwrap_or(0);
+        let count = seconds / grid.step.max(1) as usize;
+        let mut models: BTreeMap<ModelKey, (Vec<Cell>, EngineFacts)> = BTreeMap::new();
+        // Scrapes of any pod: between two of them Prometheus was there.
+        let all: BTreeSet<i64> = self.pods.values().flat_map(|scrapes| scrapes.keys().copied()).collect();
+        for ((key, _), scrapes) in &self.pods {
+            let (cells, facts) = models
+                .entry(key.clone())
+                .or_insert_with(|| (vec![Cell::default(); count], EngineFacts::default()));
+            let scrapes: Vec<(f64, Scrape)> = scrapes
+                .iter()
+                .filter(|(_, scrape)| scrape.has(Counter::Running) || scrape.has(Counter::Waiting))
+                .map(|(at, scrape)| (seconds_of(*at), *scrape))
+                .collect();
+            for (_, scrape) in &scrapes {
+                observe(facts, scrape);
+            }
+            if let Some(first) = new_pod(&scrapes, &all, grid) {
+                add(cells, grid, first, &Delta::since_start(&scrapes[0].1));
+            }
+            for pair in scrapes.windows(2) {
+                let [(from, before), (to, after)] = pair else { continue };
+                let times = (*from, *to);
+                if to - from > 2.5 * grid.interval + 1.0 {
+                    spread(grid, times, |cell, share, _| cells[cell].missing += share);
+                } else {
+                    add(cells, grid, times, &Delta::new(before, after));
+                }
+            }
+        }
+        models
+    }
+}
+
+/// The time before the first scrape of a pod that was not there before, although Prometheus was.
+fn new_pod(scrapes: &[(f64, Scrape)], all: &BTreeSet<i64>, grid: Grid) -> Option<(f64, f64)> {
+    let (first, _) = scrapes.first()?;
+    let before = first - grid.interval;
+    #[expect(clippy::cast_possible_truncation, reason = "times of this century in milliseconds")]
+    let [from, to] = [before - grid.interval, before].map(|at| (at * 1000.0) as i64);
+    all.range(from..to).next().map(|_| (before, *first))
+}
+
+fn observe(facts: &mut EngineFacts, scrape: &Scrape) {
+    let running = scrape.get(Counter::Running);
+    facts.most_running = facts.most_running.max(running);
+    if scrape.get(Counter::Waiting) >= 1.0 {
+        facts.waiting_scrapes += 1;
+        facts.most_running_while_waiting = facts.most_running_while_waiting.max(running);
+    }
+}
+
+/// What a pod did between two scrapes.
+struct Delta {
+    arrivals: f64,
+    finished: f64,
+    first_tokens: f64,
+    prompt_tokens: f64,
+    generated: f64,
+    running: f64,
+}
+
+impl Delta {
+    fn new(before: &Scrape, after: &Scrape) -> Self {
+        let has_restarted = [Counter::Finished, Counter::FirstTokens, Counter::Generated]
+            .iter()
+            .any(|counter| after.get(*counter) < before.get(*counter));
+        if has_restarted {
+            return Self::since_start(after);
+        }
+        let difference = |counter| (after.get(counter) - before.get(counter)).max(0.0);
+        let finished = difference(Counter::Finished);
+        Self {
+            // Requests that clients give up leave without being counted.
+            arrivals: (finished + after.in_flight() - before.in_flight()).max(0.0),
+            finished,
+            first_tokens: difference(Counter::FirstTokens),
+            prompt_tokens: difference(Counter::PromptTokens),
+            generated: difference(Counter::Generated),
+            running: f64::midpoint(before.get(Counter::Running), after.get(Counter::Running)),
+        }
+    }
+
+    fn since_start(scrape: &Scrape) -> Self {
+        let finished = scrape.get(Counter::Finished);
+        Self {
+            arrivals: finished + scrape.in_flight(),
+            finished,
+            first_tokens: scrape.get(Counter::FirstTokens),
+            prompt_tokens: scrape.get(Counter::PromptTokens),
+            generated: scrape.get(Counter::Generated),
+            running: scrape.get(Counter::Running),
+        }
+    }
+}
+
+/// Adds the work between two scrapes to the cells in proportion to the time in each.
+fn add(cells: &mut [Cell], grid: Grid, times: (f64, f64), delta: &Delta) {
+    spread(grid, times, |i, covered, share| {
+        let cell = &mut cells[i];
+        let part = |value: f64| to_f32(value * f64::from(share));
+        cell.arrivals += part(delta.arrivals);
+        cell.finished += part(delta.finished);
+        cell.first_tokens += part(delta.first_tokens);
+        cell.prompt_tokens += part(delta.prompt_tokens);
+        cell.generated += part(delta.generated);
+        cell.running += to_f32(delta.running) * covered;
+        cell.running_squared += to_f32(delta.running * delta.running) * covered;
+        cell.replicas += covered;
+    });
+}
+
+/// Calls for each cell that overlaps a time: its index, the covered share of the cell, and the share of the time.
+fn spread(grid: Grid, (from, to): (f64, f64), mut each: impl FnMut(usize, f32, f32)) {
+    let (start, step) = (seconds_since(grid.span.from), f64::from(grid.step));
+    let end = seconds_since(grid.span.to);
+    let (first, last) = (from.max(start), to.min(end));
+    if last <= first {
+        return;
+    }
+    let length = to - from;
+    let mut at = first;
+    while at < last {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the span")]
+        let cell = ((at - start) / step + 1e-9) as usize;
+        let until = (start + step * (crate::fleet::engine::to_f64(cell as u64) + 1.0)).min(last);
+        if until >= end + 1e-9 || until <= at {
+            break;
+        }
+        each(cell, to_f32((until - at) / step), to_f32((until - at) / length));
+        at = until;
+    }
+}
+
+fn seconds_of(milliseconds: i64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "times of this century in milliseconds")]
+    let milliseconds = milliseconds as f64;
+    milliseconds / 1000.0
+}
+
+#[expect(clippy::cast_precision_loss, reason = "times of this century in seconds")]
+fn seconds_since(epoch: i64) -> f64 {
+    epoch as f64
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "counts of a cell need no more")]
+fn to_f32(value: f64) -> f32 {
+    value as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> ModelKey {
+        ModelKey { namespace: "a".to_owned(), model: "m".to_owned() }
+    }
+
+    fn scrapes(pod: &str, rows: &[(f64, f64, f64, f64)]) -> Scrapes {
+        let mut all = Scrapes::default();
+        push(&mut all, pod, rows);
+        all
+    }
+
+    /// Time, finished, running, waiting.
+    fn push(all: &mut Scrapes, pod: &str, rows: &[(f64, f64, f64, f64)]) {
+        let id = |counter| SeriesId { key: key(), pod: pod.to_owned(), counter, part: String::new() };
+        all.add(id(Counter::Finished), rows.iter().map(|r| (r.0, r.1)));
+        all.add(id(Counter::Running), rows.iter().map(|r| (r.0, r.2)));
+        all.add(id(Counter::Waiting), rows.iter().map(|r| (r.0, r.3)));
+    }
+
+    fn grid(from: i64, to: i64) -> Grid {
+        Grid { span: Span { from, to }, step: 15, interval: 15.0 }
+    }
+
+    fn cells(all: &Scrapes, grid: Grid) -> Vec<Cell> {
+        all.reduce(grid).remove(&key()).unwrap().0
+    }
+
+    fn arrivals(cells: &[Cell]) -> Vec<f32> {
+        cells.iter().map(|c| (c.arrivals * 100.0).round() / 100.0).collect()
+    }
+
+    #[test]
+    fn arrivals_are_finished_requests_and_the_change_in_flight() {
+        let all = scrapes("p", &[(0.0, 5.0, 2.0, 0.0), (15.0, 6.0, 3.0, 1.0), (30.0, 10.0, 0.0, 0.0)]);
+        let cells = cells(&all, grid(0, 30));
+        assert_eq!(arrivals(&cells), [3.0, 0.0]);
+        assert!((cells[0].replicas - 1.0).abs() < 1e-6 && (cells[0].running - 2.5).abs() < 1e-6, "{cells:?}");
+    }
+
+    #[test]
+    fn a_restart_counts_from_zero() {
+        let all = scrapes("p", &[(0.0, 50.0, 2.0, 0.0), (15.0, 3.0, 1.0, 0.0)]);
+        assert_eq!(arrivals(&cells(&all, grid(0, 15))), [4.0]);
+    }
+
+    #[test]
+    fn work_between_scrapes_is_shared_by_time() {
+        let all = scrapes("p", &[(10.0, 0.0, 0.0, 0.0), (25.0, 3.0, 0.0, 0.0)]);
+        assert_eq!(arrivals(&cells(&all, grid(0, 30))), [1.0, 2.0]);
+    }
+
+    #[test]
+    fn a_gap_is_missing_and_no_load() {
+        let all = scrapes("p", &[(0.0, 0.0, 0.0, 0.0), (60.0, 30.0, 0.0, 0.0)]);
+        let cells = cells(&all, grid(0, 60));
+        assert_eq!(arrivals(&cells), [0.0; 4]);
+        assert!(cells.iter().all(|c| (c.missing - 1.0).abs() < 1e-6 && c.replicas == 0.0), "{cells:?}");
+    }
+
+    #[test]
+    fn a_new_pod_counts_from_its_start_and_a_second_job_does_not() {
+        let mut all = scrapes("old", &[(0.0, 0.0, 0.0, 0.0), (15.0, 0.0, 0.0, 0.0), (30.0, 0.0, 0.0, 0.0)]);
+        push(&mut all, "new", &[(30.0, 1.0, 2.0, 0.0)]);
+        push(&mut all, "new", &[(30.0, 1.0, 2.0, 0.0)]);
+        assert_eq!(all.duplicates(), 3);
+        assert_eq!(arrivals(&cells(&all, grid(0, 30))), [0.0, 3.0]);
+    }
+}

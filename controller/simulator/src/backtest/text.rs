@@ -1,0 +1,152 @@
+//! The answer as text: some ten lines for each model.
+
+use std::fmt::Write as _;
+
+use super::answer::{BacktestReport, ModelAnswer, PolicyAnswer};
+use super::compare::{RAN, WVA};
+use super::plan::Time;
+use super::tune::Tuned;
+
+/// The whole answer.
+#[must_use]
+pub fn text(report: &BacktestReport) -> String {
+    let mut text = format!(
+        "{} to {}, scraped every {} s; objectives: {} s to the first token, {} ms between tokens\n",
+        report.from,
+        report.to,
+        report.step_seconds,
+        report.ttft_objective,
+        1000.0 * report.itl_objective
+    );
+    for model in &report.models {
+        text += "\n";
+        text += &of_model(model);
+    }
+    text
+}
+
+fn of_model(model: &ModelAnswer) -> String {
+    let mut text = format!(
+        "{}: {:.0} requests in {} h; {} h judged, with {:.0} of the requests\n",
+        model.key, model.requests, model.hours, model.judged_hours, model.judged_requests
+    );
+    if model.policies.is_empty() {
+        text += &no_verdict(model);
+    } else {
+        text += &table(model);
+        text += &comparison(model);
+        text += &calibration(model);
+        text += &model.tuned.as_ref().map(tuned).unwrap_or_default();
+    }
+    text += &refusals(model);
+    for assumption in &model.assumptions {
+        let _ = writeln!(text, "  assumed: {assumption}");
+    }
+    text
+}
+
+fn no_verdict(model: &ModelAnswer) -> String {
+    match model.error {
+        None => "  no verdict: no hour with requests can be judged\n".to_owned(),
+        Some(error) => format!(
+            "  no verdict: over all judged hours the simulation of what ran is off by {error:.1} points, more than 2\n"
+        ),
+    }
+}
+
+fn table(model: &ModelAnswer) -> String {
+    let title = ["", "in SLO %", "TTFT %", "ITL %", "replica h", "cost"].map(str::to_owned);
+    let row = |policy: &PolicyAnswer| {
+        let name = match policy.size {
+            Some(size) => format!("{}, {size}", policy.name),
+            None => policy.name.clone(),
+        };
+        let half = (policy.attainment_to - policy.attainment_from) / 2.0;
+        let share = if half >= 0.05 {
+            format!("{:.1} ±{half:.1}", policy.attainment)
+        } else {
+            format!("{:.1}", policy.attainment)
+        };
+        let tenth = |value: f64| format!("{value:.1}");
+        [name, share, tenth(policy.ttft), tenth(policy.itl), tenth(policy.replica_hours), tenth(policy.cost)]
+    };
+    let rows: Vec<Vec<String>> =
+        std::iter::once(title).chain(model.policies.iter().map(row)).map(|row| row.to_vec()).collect();
+    crate::report::format_table(&rows).lines().map(|line| format!("  {line}\n")).collect()
+}
+
+fn comparison(model: &ModelAnswer) -> String {
+    let Some((ran, wva)) = model.policy(RAN).zip(model.policy(WVA)) else { return String::new() };
+    let points = wva.attainment - ran.attainment;
+    let cost = 100.0 * (wva.cost / ran.cost - 1.0);
+    let mut text = format!(
+        "  wva would have kept {points:+.1} points of the requests for {cost:+.0} % of the cost of what ran"
+    );
+    match model.worse.first() {
+        None => text += ", and would have been worse in no hour\n",
+        Some(hour) => {
+            let _ = writeln!(
+                text,
+                "; in {} h it would have been worse, most of all at {}: {:.1} % instead of {:.1} %, with {:.1} instead of \
+                 {:.1} replicas",
+                model.worse.len(),
+                Time(hour.from),
+                hour.wva,
+                hour.ran,
+                hour.wva_replicas,
+                hour.ran_replicas
+            );
+        }
+    }
+    text
+}
+
+fn calibration(model: &ModelAnswer) -> String {
+    let (Some(measured), Some(error)) = (&model.measured, model.error) else { return String::new() };
+    let range = |from: f64, to: f64| {
+        if to - from < 0.05 { format!("{to:.1} %") } else { format!("{from:.1} to {to:.1} %") }
+    };
+    let mut text =
+        format!("  measured: {} of the first tokens in time", range(measured.ttft_from, measured.ttft_to));
+    if let Some((from, to)) = measured.itl_from.zip(measured.itl_to) {
+        let _ = write!(text, ", {} of the times between tokens", range(from, to));
+    }
+    let _ = writeln!(
+        text,
+        ", {:.1} replica h; the simulation of what ran is off by {error:.1} points, and by up to {:.1} in an hour",
+        measured.replica_hours,
+        model.worst_hour_error.unwrap_or_default()
+    );
+    text
+}
+
+fn tuned(tuned: &Tuned) -> String {
+    let Tuned { goal, is_kept, config_map, chosen_on, shown_on, default_there } = tuned;
+    let kept = if *is_kept { "keep" } else { "come nearest to" };
+    let entry: String = config_map.lines().map(|line| format!("    {line}\n")).collect();
+    format!(
+        "  tuned: settings that {kept} {goal} % on the first {} judged hours ({:.1} %, {:.1} replica h). On the {} hours \
+         after them they keep {:.1} % with {:.1} replica h, and the default {:.1} % with {:.1}:\n{entry}",
+        chosen_on.hours,
+        chosen_on.attainment,
+        chosen_on.replica_hours,
+        shown_on.hours,
+        shown_on.attainment,
+        shown_on.replica_hours,
+        default_there.attainment,
+        default_there.replica_hours
+    )
+}
+
+/// Refused hours with the same kind of reason in one line.
+fn refusals(model: &ModelAnswer) -> String {
+    let mut text = String::new();
+    let refused: Vec<_> = model.calibration.iter().filter_map(|h| Some((h, h.refused.as_ref()?))).collect();
+    for (hour, reason) in refused.iter().take(3) {
+        let _ = writeln!(text, "  not judged: {}: {reason}", Time(hour.from));
+    }
+    if refused.len() > 3 {
+        let _ = writeln!(text, "  not judged: {} h more, which -o json lists", refused.len() - 3);
+    }
+    text
+}

@@ -1,0 +1,190 @@
+//! Page of a backtest: for each model the policies, the replicas over time, the worst ten minutes, and the calibration.
+
+use std::fmt::Write;
+
+use super::page::{escape, render_page, render_table};
+use super::plot::{Line, Plot};
+use super::scale::Scale;
+use super::series::thin;
+use crate::backtest::answer::{BacktestReport, Findings, ModelAnswer, PolicyAnswer};
+use crate::backtest::compare::{Outcome, RAN, WVA};
+use crate::backtest::plan::Time;
+use crate::backtest::worst::Worst;
+use crate::measure::Minute;
+
+/// Groups of minutes of a line.
+const GROUPS: usize = 400;
+const ORACLE: &str = "oracle";
+
+/// The page. `sections`: of the models.
+#[must_use]
+pub fn page(report: &BacktestReport, sections: &[String]) -> String {
+    let body = format!(
+        "<p>{} to {}, scraped every {} s. Objectives: {} s to the first token, {} ms between the tokens of a request. \
+         Policies are simulated on requests that were reconstructed from the series of the model servers; only hours in \
+         which the simulation of what really ran shows the measured latencies count.</p>{}",
+        report.from,
+        report.to,
+        report.step_seconds,
+        report.ttft_objective,
+        1000.0 * report.itl_objective,
+        sections.concat()
+    );
+    render_page("wva backtest", &body, None)
+}
+
+/// Section of a model.
+#[must_use]
+pub fn section(answer: &ModelAnswer, findings: &Findings<'_>, worst: Option<&Worst>) -> String {
+    let mut text = format!(
+        "<h2>{}</h2><p>{:.0} requests in {} h; {} h are judged, with {:.0} of the requests.</p>",
+        escape(&answer.key.to_string()),
+        answer.requests,
+        answer.hours,
+        answer.judged_hours,
+        answer.judged_requests
+    );
+    if answer.policies.is_empty() {
+        text += "<p>No verdict: no hour with requests can be judged, or the simulation of what ran is off by over 2 points.</p>";
+    } else {
+        text += &policies(answer);
+        text += &over_time(findings.outcomes);
+        text += &worst.map(|worst| worst_minutes(worst, findings.history.from)).unwrap_or_default();
+    }
+    text += &calibration(answer);
+    let assumed: String =
+        answer.assumptions.iter().map(|text| ["<li>", &escape(text), "</li>"].concat()).collect();
+    if !assumed.is_empty() {
+        let _ = write!(text, "<h3>Assumed</h3><ul>{assumed}</ul>");
+    }
+    text
+}
+
+fn policies(answer: &ModelAnswer) -> String {
+    let title = ["", "in SLO %", "of arrangements that fit", "TTFT %", "ITL %", "replica h", "cost"];
+    let row = |policy: &PolicyAnswer| {
+        let size = policy.size.map(|size| format!(", {size}")).unwrap_or_default();
+        vec![
+            escape(&policy.name) + &size,
+            format!("{:.1}", policy.attainment),
+            format!("{:.1} to {:.1}", policy.attainment_from, policy.attainment_to),
+            format!("{:.1}", policy.ttft),
+            format!("{:.1}", policy.itl),
+            format!("{:.1}", policy.replica_hours),
+            format!("{:.1}", policy.cost),
+        ]
+    };
+    let rows = std::iter::once(title.map(str::to_owned).to_vec()).chain(answer.policies.iter().map(row));
+    let named: Vec<(String, (f64, f64))> =
+        answer.policies.iter().map(|p| (p.name.clone(), (p.cost, p.attainment))).collect();
+    let plot = Plot {
+        width: 860.0,
+        height: 340.0,
+        titles: ("cost", "% of requests in SLO"),
+        x: Scale::linear(named.iter().map(|(_, p)| p.0)),
+        y: Scale::linear(named.iter().map(|(_, p)| p.1).chain([100.0])),
+        mark: None,
+    };
+    format!(
+        "{}<h3>Cost against attainment: to the upper left is better</h3><div class=\"wide\">{}</div>",
+        render_table(rows),
+        plot.points(&named)
+    )
+}
+
+fn over_time(outcomes: &[Outcome]) -> String {
+    let find = |name: &str| outcomes.iter().find(|outcome| outcome.name == name);
+    let length = outcomes.iter().map(|outcome| outcome.minutes.len()).max().unwrap_or(0);
+    let (unit, title) = if length > 3000 { (1440.0, "days") } else { (60.0, "hours") };
+    let line = |outcome: Option<&Outcome>, value: fn(&Minute) -> f64| {
+        let minutes = outcome.map(|o| o.minutes.as_slice()).unwrap_or_default();
+        thin((0_u32..).zip(minutes).map(|(i, m)| (f64::from(i) / unit, value(m))), GROUPS)
+    };
+    let [ran, wva, oracle] = [RAN, WVA, ORACLE].map(|name| line(find(name), replicas));
+    let load = line(find(RAN), arrived);
+    let plot = |height: f64, y_title: &'static str, values: &mut dyn Iterator<Item = f64>| Plot {
+        width: 1180.0,
+        height,
+        titles: (title, y_title),
+        x: Scale::tight((0_u32..).take(length).map(|i| f64::from(i) / unit)),
+        y: Scale::from_zero(values),
+        mark: None,
+    };
+    let of_load = plot(150.0, "requests/s", &mut load.iter().map(|p| p.1));
+    let of_replicas = plot(190.0, "replicas", &mut ran.iter().chain(&wva).chain(&oracle).map(|p| p.1));
+    format!(
+        "<h3>Over time</h3><p>Requests; then the replicas that ran (brown, dashed), those of wva by default (blue), and \
+         those of the oracle, which knows all requests (grey).</p><div class=\"wide\">{}{}</div>",
+        of_load.lines(&[Line { class: "load", points: &load }], ""),
+        of_replicas.lines(
+            &[
+                Line { class: "plan", points: &oracle },
+                Line { class: "two", points: &ran },
+                Line { class: "one", points: &wva },
+            ],
+            ""
+        )
+    )
+}
+
+fn arrived(minute: &Minute) -> f64 {
+    f64::from(minute.arrived) / 60.0
+}
+
+fn replicas(minute: &Minute) -> f64 {
+    minute.current.iter().map(|n| f64::from(*n)).sum()
+}
+
+fn worst_minutes(worst: &Worst, from: i64) -> String {
+    let at = |seconds: f64| {
+        #[expect(clippy::cast_possible_truncation, reason = "seconds of a history")]
+        let seconds = seconds as i64;
+        Time(from + seconds).to_string()
+    };
+    let start = 60.0 * f64::from(u32::try_from(worst.minute).unwrap_or(u32::MAX));
+    let title = ["time", "replicas", "target", "reason"].map(str::to_owned).to_vec();
+    let rows = worst.decisions.iter().map(|decision| {
+        vec![
+            at(decision.at),
+            decision.current.to_string(),
+            decision.target.to_string(),
+            escape(&decision.reason),
+        ]
+    });
+    format!(
+        "<h3>The worst ten minutes of wva by default: {}</h3><p>{} of {} requests were late. Decisions that changed \
+         something, from three minutes before:</p>{}",
+        at(start),
+        worst.late,
+        worst.arrived,
+        render_table(std::iter::once(title).chain(rows))
+    )
+}
+
+fn calibration(answer: &ModelAnswer) -> String {
+    let title = [
+        "hour", "requests", "TTFT % measured", "simulated", "ITL % measured", "simulated", "arrangement", "",
+    ];
+    let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"));
+    let rows = answer.calibration.iter().map(|hour| {
+        vec![
+            Time(hour.from).to_string(),
+            format!("{:.0}", hour.requests),
+            share(hour.ttft.map(|c| c.measured)),
+            share(hour.ttft.map(|c| c.simulated)),
+            share(hour.itl.map(|c| c.measured)),
+            share(hour.itl.map(|c| c.simulated)),
+            escape(&hour.arrangement),
+            escape(hour.refused.as_deref().map_or("judged", |reason| reason)),
+        ]
+    });
+    let errors = answer.error.zip(answer.worst_hour_error);
+    let error = errors.map(|(all, hour)| {
+        format!(" It is off by {all:.1} points over the judged hours, and by up to {hour:.1} in one of them.")
+    });
+    format!(
+        "<h3>Calibration</h3><p>The simulation of the replicas that ran, against what the servers measured.{}</p>{}",
+        error.unwrap_or_default(),
+        render_table(std::iter::once(title.map(str::to_owned).to_vec()).chain(rows))
+    )
+}

@@ -1,0 +1,157 @@
+//! `wva backtest` against a real Prometheus that is filled with recorded traffic, as simulated fleets served it: what the
+//! command says against what is true.
+
+mod driver;
+mod prometheus;
+mod remote_write;
+mod series;
+mod truth;
+mod week;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+use wva_simulator::scenario::spec::Policy;
+use wva_simulator::scenario::{Scenario, Spec, parse_tree};
+
+use self::driver::Ran;
+use self::prometheus::Server;
+use crate::command::print_line;
+use crate::report::Report;
+
+pub(crate) use self::week::run as run_week;
+
+/// Cold start of the scenarios, which the histograms do not show.
+const START: &str = "103s";
+/// Bounds of a verdict: points of the share, and percent of the cost.
+const SHARE_BOUND: f64 = 2.0;
+/// See [`SHARE_BOUND`].
+const COST_BOUND: f64 = 5.0;
+/// Policies whose figures have bounds.
+const BOUNDED: [&str; 3] = ["wva, default", "HPA on queue and KV", "KEDA llm-d slo-aware"];
+
+/// A trace, the fleet that served it, and the scrape interval.
+pub(crate) struct Case {
+    scenario: &'static str,
+    /// Policy of the scenario that ran.
+    ran: &'static str,
+    /// Scrape interval, seconds.
+    interval: u32,
+    /// Whether it has to be refused.
+    is_coarse: bool,
+}
+
+const fn case(scenario: &'static str, ran: &'static str, interval: u32, is_coarse: bool) -> Case {
+    Case { scenario, ran, interval, is_coarse }
+}
+
+const CASES: [Case; 8] = [
+    case("azure-conv", "HPA on queue and KV", 15, false),
+    case("azure-conv", "HPA on queue and KV", 60, false),
+    case("servegen-m-large", "HPA on queue and KV", 15, false),
+    case("servegen-m-large", "HPA on queue and KV", 60, false),
+    case("mooncake-conv", "HPA on queue and KV", 15, false),
+    case("mooncake-conv", "HPA on queue and KV", 60, false),
+    case("azure-code", "HPA on queue and KV", 15, false),
+    case("azure-code", "HPA on queue and KV", 60, true),
+];
+
+/// Runs all cases whose scenario contains `only`.
+pub(crate) async fn run(wva: &Path, only: Option<&str>, folder: &Path) -> anyhow::Result<()> {
+    let mut report = Report::default();
+    for case in CASES.iter().filter(|case| only.is_none_or(|only| case.scenario.contains(only))) {
+        case.run(wva, folder, &mut report).await?;
+    }
+    report.end()
+}
+
+/// What the command printed, and what it took.
+struct Answer {
+    json: Value,
+    took: Duration,
+    /// Peak memory, KiB.
+    peak: u64,
+}
+
+impl Case {
+    async fn run(&self, wva: &Path, folder: &Path, report: &mut Report) -> anyhow::Result<()> {
+        let scenario = read_scenario(self.scenario)?;
+        let policy = scenario.policies.iter().find(|policy| policy.name == self.ran);
+        let policy: &Policy = policy.with_context(|| format!("no policy {:?}", self.ran))?;
+        let ran = Ran::new(&scenario.setting, policy, self.interval)?;
+        let name = format!("{}-{}s", self.scenario, self.interval);
+        let server = Server::start(&folder.join(&name)).await?;
+        let epoch = prometheus::aligned_start(scenario.setting.duration)?;
+        let samples = server
+            .fill(&[(&ran, "recorded".to_owned(), "acme/model".to_owned())], epoch, scenario.setting.duration)
+            .await?;
+        let setting = &scenario.setting;
+        let max = setting.variants[0].max.to_string();
+        let span = prometheus::span(epoch, setting.duration);
+        let objectives =
+            [setting.objectives.ttft, setting.objectives.itl].map(|s| format!("{:.0}ms", 1000.0 * s));
+        let page = folder.join(format!("{name}.html"));
+        let arguments = [
+            &["--ttft-slo", &objectives[0], "--itl-slo", &objectives[1]],
+            &["--start", START, "--max-replicas", &max],
+            &["--report", page.to_str().context("a path that is not text")?, "-o", "json"],
+        ];
+        let arguments: Vec<&str> = arguments.iter().flat_map(|part| part.iter().copied()).collect();
+        let answer = server.backtest(wva, &span, &arguments).await?;
+        std::fs::write(folder.join(format!("{name}.json")), answer.json.to_string())?;
+        print_line(&format!(
+            "\n{}, served by {}, scraped each {} s: {samples} samples; read and judged in {:.0} s with {} MiB",
+            scenario.name,
+            self.ran,
+            self.interval,
+            answer.took.as_secs_f64(),
+            answer.peak / 1024
+        ))?;
+        truth::judge(self, &scenario, &ran, &answer.json, report)
+    }
+}
+
+fn read_scenario(name: &str) -> anyhow::Result<Scenario> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces").join(format!("{name}.yaml"));
+    let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    let spec = Spec::read(&parse_tree(&text)?)?;
+    let trace = spec.read_trace(&file, std::fs::File::open)?;
+    let scenario = spec.build(trace)?;
+    ensure!(scenario.setting.variants.len() == 1, "{name} has several variants");
+    Ok(scenario)
+}
+
+/// Runs a command, and follows its memory.
+async fn run_measured(program: &Path, arguments: &[String], log: PathBuf) -> anyhow::Result<Answer> {
+    let began = Instant::now();
+    let mut child = tokio::process::Command::new(program)
+        .args(arguments)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::fs::File::create(&log)?)
+        .kill_on_drop(true)
+        .spawn()
+        .with_context(|| format!("cannot start {}", program.display()))?;
+    let pid = child.id().context("the command ended at once")?;
+    let mut output = child.stdout.take().context("no standard output")?;
+    let mut text = Vec::new();
+    let mut peak = 0;
+    let read = tokio::io::AsyncReadExt::read_to_end(&mut output, &mut text);
+    tokio::pin!(read);
+    loop {
+        let tick = tokio::time::sleep(Duration::from_millis(100));
+        tokio::select! {
+            done = &mut read => { done?; break; }
+            () = tick => peak = peak_kib(pid).unwrap_or(peak),
+        }
+    }
+    let status = child.wait().await?;
+    let json = serde_json::from_slice(&text)
+        .with_context(|| format!("{status}: {}", std::fs::read_to_string(&log).unwrap_or_default()))?;
+    Ok(Answer { json, took: began.elapsed(), peak })
+}
+
+fn peak_kib(pid: u32) -> Option<u64> {
+    procfs::process::Process::new(i32::try_from(pid).ok()?).ok()?.status().ok()?.vmhwm
+}

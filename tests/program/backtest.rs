@@ -1,0 +1,79 @@
+//! `wva backtest` on a file that an export would write, and its errors. `make bench-backtest` runs it on a real
+//! Prometheus.
+
+use serde_json::{Value, json};
+
+use crate::{RunResult, Scratch, run};
+
+fn backtest(arguments: &[&str]) -> RunResult {
+    run(&[&["backtest"], arguments].concat(), "")
+}
+
+/// Two calm hours: two requests a minute at one replica, which take 20 ms for a token.
+fn lines(ttft: [u32; 6]) -> String {
+    let from = 1_800_000_000;
+    let header = json!({"apiVersion": "wva.llmd.ai/v1alpha1", "kind": "BacktestHistory", "wvaVersion": "0.1.0",
+        "from": from, "to": from + 7200, "step": 60, "interval": 60.0, "namespace": null, "model": null});
+    let rows = |bounds: Value, row: Value| json!({"bounds": bounds, "rows": vec![row; 24]});
+    let chunk = json!({"namespace": "prod", "model": "acme/secret", "from": from,
+        "cells": vec![json!([2, 2, 2, 200, 100, 0.033, 0.033, 1, 0]); 120],
+        "windows": {
+            "prompt": rows(json!([50, 100, 200]), json!([0, 5, 5, 0])),
+            "output": rows(json!([20, 50, 100]), json!([0, 5, 5, 0])),
+            "ttft": rows(json!([0.02, 0.04, 0.06, 0.1, 1.0]), json!(ttft)),
+            "requestGap": rows(json!([0.01, 0.025, 0.05, 0.1]), json!([0, 10, 0, 0, 0])),
+            "gapSeconds": vec![9.8; 24], "gaps": vec![490.0; 24]},
+        "engine": {"kvTokens": 272_000.0, "mostRunning": 2.0, "mostRunningWhileWaiting": 0.0, "waitingScrapes": 0}});
+    let done = json!({"done": {"from": from, "to": from + 7200}});
+    format!("{header}\n{}\n{done}\n", json!({"chunk": chunk}))
+}
+
+#[test]
+fn judges_an_export() {
+    let scratch = Scratch::new("backtest-judges");
+    let file = scratch.file("week.jsonl", &lines([0, 10, 0, 0, 0, 0]));
+    let page = scratch.path("page.html");
+    let text = backtest(&["--from", &file, "--report", &page]).ends(0);
+    text.prints(&["prod/acme/secret: 240 requests in 2 h; 2 h judged", "wva, default", "best fixed fleet, 1", "oracle"]);
+    let json = backtest(&["--from", &file, "-o", "json", "--cost", "2.5"]).ends(0).json();
+    let policies = json["models"][0]["policies"].as_array().unwrap();
+    assert_eq!((policies[0]["name"].as_str(), policies.len()), (Some("what ran"), 10));
+    let cost = policies[0]["cost"].as_f64().unwrap();
+    assert!((cost - 5.0).abs() < 0.1, "{cost}");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("<svg") && page.contains("Calibration") && !page.contains("NaN"));
+}
+
+/// A tenth of the first tokens took over a second, which no engine with this load shows.
+#[test]
+fn refuses_hours_that_the_simulation_does_not_show() {
+    let scratch = Scratch::new("backtest-refuses");
+    let file = scratch.file("week.jsonl", &lines([0, 8, 0, 0, 0, 2]));
+    backtest(&["--from", &file]).ends(1).prints(&["no verdict", "not judged: 2027-01-15T08:00Z: 80.0 % of the first tokens"]);
+}
+
+#[test]
+fn an_anonymous_export_has_no_names_and_the_same_verdict() {
+    let scratch = Scratch::new("backtest-anonymous");
+    let file = scratch.file("week.jsonl", &lines([0, 10, 0, 0, 0, 0]));
+    let export = scratch.path("anonymous.jsonl");
+    let named = backtest(&["--from", &file, "--export", &export, "--anonymous", "-o", "json"]).ends(0).json();
+    let text = std::fs::read_to_string(&export).unwrap();
+    assert!(!text.contains("secret") && !text.contains("prod"), "{text}");
+    let anonymous = backtest(&["--from", &export, "-o", "json"]).ends(0).json();
+    assert_eq!(anonymous["models"][0]["policies"], named["models"][0]["policies"]);
+    assert_eq!(anonymous["models"][0]["model"], "model-1");
+}
+
+#[test]
+fn errors_name_file_line_and_option() {
+    let scratch = Scratch::new("backtest-errors");
+    backtest(&[]).ends(2).reports(&["--prometheus"]);
+    backtest(&["--from", &scratch.path("none.jsonl")]).ends(2).reports(&["cannot read"]);
+    backtest(&["--prometheus", "ftp://p"]).ends(1).reports(&["--prometheus: \"ftp://p\""]);
+    backtest(&["--prometheus", "http://127.0.0.1:1"]).ends(3).reports(&["check --prometheus"]);
+    let file = scratch.file("bad.jsonl", &lines([0, 10, 0, 0, 0, 0]).replace("\"cells\"", "\"cell\""));
+    backtest(&["--from", &file]).ends(1).reports(&["bad.jsonl line 2", "cells"]);
+    let file = scratch.file("snapshot.jsonl", "{\"apiVersion\": \"wva.llmd.ai/v1alpha1\", \"kind\": \"Snapshot\"}\n");
+    backtest(&["--from", &file]).ends(1).reports(&["Snapshot", "BacktestHistory", "--export"]);
+}
