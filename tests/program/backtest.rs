@@ -23,7 +23,7 @@ fn lines(ttft: [u32; 6]) -> String {
             "ttft": rows(json!([0.02, 0.04, 0.06, 0.1, 1.0]), json!(ttft)),
             "requestGap": rows(json!([0.01, 0.025, 0.05, 0.1]), json!([0, 10, 0, 0, 0])),
             "gapSeconds": vec![9.8; 24], "gaps": vec![490.0; 24]},
-        "engine": {"kvTokens": 272_000.0, "mostRunning": 2.0, "mostRunningWhileWaiting": 0.0, "waitingScrapes": 0}});
+        "engine": {"kvTokens": 272_000.0, "mostRunning": 2.0, "mostRunningWhileWaiting": 0.0, "ceilingScrapes": 0}});
     let done = json!({"done": {"from": from, "to": from + 7200}});
     format!("{header}\n{}\n{done}\n", json!({"chunk": chunk}))
 }
@@ -34,7 +34,12 @@ fn judges_an_export() {
     let file = scratch.file("week.jsonl", &lines([0, 10, 0, 0, 0, 0]));
     let page = scratch.path("page.html");
     let text = backtest(&["--from", &file, "--report", &page]).ends(0);
-    text.prints(&["prod/acme/secret: 240 requests in 2 h; 2 h judged", "wva, default", "best fixed fleet, 1", "oracle"]);
+    text.prints(&[
+        "prod/acme/secret: 240 requests in 2 h; 2 h judged",
+        "wva, default",
+        "best fixed fleet, 1",
+        "oracle",
+    ]);
     let json = backtest(&["--from", &file, "-o", "json", "--cost", "2.5"]).ends(0).json();
     let policies = json["models"][0]["policies"].as_array().unwrap();
     assert_eq!((policies[0]["name"].as_str(), policies.len()), (Some("what ran"), 10));
@@ -49,7 +54,9 @@ fn judges_an_export() {
 fn refuses_hours_that_the_simulation_does_not_show() {
     let scratch = Scratch::new("backtest-refuses");
     let file = scratch.file("week.jsonl", &lines([0, 8, 0, 0, 0, 2]));
-    backtest(&["--from", &file]).ends(1).prints(&["no verdict", "not judged: 2027-01-15T08:00Z: 80.0 % of the first tokens"]);
+    backtest(&["--from", &file])
+        .ends(1)
+        .prints(&["no verdict", "not judged: 2027-01-15T08:00Z: 80.0 % of the first tokens"]);
 }
 
 #[test]
@@ -74,6 +81,7 @@ fn errors_name_file_line_and_option() {
     backtest(&["--prometheus", "http://127.0.0.1:1"]).ends(3).reports(&["check --prometheus"]);
     let file = scratch.file("bad.jsonl", &lines([0, 10, 0, 0, 0, 0]).replace("\"cells\"", "\"cell\""));
     backtest(&["--from", &file]).ends(1).reports(&["bad.jsonl line 2", "cells"]);
-    let file = scratch.file("snapshot.jsonl", "{\"apiVersion\": \"wva.llmd.ai/v1alpha1\", \"kind\": \"Snapshot\"}\n");
+    let file = scratch
+        .file("snapshot.jsonl", "{\"apiVersion\": \"wva.llmd.ai/v1alpha1\", \"kind\": \"Snapshot\"}\n");
     backtest(&["--from", &file]).ends(1).reports(&["Snapshot", "BacktestHistory", "--export"]);
 }

@@ -4,13 +4,13 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::HOUR;
 use super::calibrate::{Calibration, Error, Hour, MAX_ERROR, Refusal};
 use super::compare::{Fleet, Outcome, RAN, WVA};
 use super::fit::Fit;
 use super::history::{History, ModelKey};
 use super::shares::Shares;
 use super::tune::Tuned;
-use super::HOUR;
 use crate::measure::Objectives;
 
 /// Report of `wva backtest -o json`.
@@ -93,6 +93,8 @@ pub struct FittedEngine {
     pub per_sequence_ms: f64,
     /// Time that each computed prompt token adds to a step, milliseconds.
     pub per_prompt_token_ms: f64,
+    /// Time that each token in the KV cache adds to a step, nanoseconds.
+    pub per_cached_token_ns: f64,
     /// Sequences in a batch, at most.
     pub max_seqs: u64,
     /// KV cache, tokens.
@@ -225,7 +227,12 @@ impl ModelAnswer {
             policies: if has_verdict { policies.collect() } else { Vec::new() },
             worse: if has_verdict { findings.worse() } else { Vec::new() },
             tuned: None,
-            calibration: calibration.hours.iter().enumerate().map(|(i, hour)| hour_answer(history, i, hour)).collect(),
+            calibration: calibration
+                .hours
+                .iter()
+                .enumerate()
+                .map(|(i, hour)| hour_answer(history, i, hour))
+                .collect(),
         }
     }
 
@@ -261,6 +268,7 @@ impl FittedEngine {
             step_ms: 1000.0 * engine.step,
             per_sequence_ms: 1000.0 * engine.per_sequence,
             per_prompt_token_ms: 1000.0 * engine.per_prompt_token,
+            per_cached_token_ns: 1e9 * engine.per_cached_token,
             max_seqs: engine.max_seqs as u64,
             kv_tokens: engine.kv_tokens(),
         }
@@ -303,7 +311,8 @@ impl Findings<'_> {
         let (ttft_from, ttft_to) = within(&history.windows.ttft, self.objectives.ttft)?;
         let itl = within(&history.windows.request_gap, self.objectives.itl);
         let cells_of_hour = (HOUR / history.step.max(1)).max(1) as usize;
-        let cells = self.judged().flat_map(|i| history.cells.iter().skip(i * cells_of_hour).take(cells_of_hour));
+        let cells =
+            self.judged().flat_map(|i| history.cells.iter().skip(i * cells_of_hour).take(cells_of_hour));
         let replicas: f64 = cells.map(|cell| f64::from(cell.replicas + cell.missing)).sum();
         Some(Measured {
             ttft_from: 100.0 * ttft_from,

@@ -41,7 +41,7 @@ const KV_TOKENS: f64 = 270_000.0;
 const BLOCKS: usize = 3;
 const BLOCK_REQUESTS: f64 = 12_000.0;
 const FEWEST_REQUESTS: f64 = 50.0;
-const ITERATIONS: usize = 6;
+const ITERATIONS: usize = 10;
 /// Weight of the mean time between tokens, by its logarithm.
 const GAP_WEIGHT: f64 = 3.0;
 
@@ -85,7 +85,10 @@ fn blocks(history: &History) -> Vec<Range<usize>> {
         };
         let requests = sum(&block, |c| c.arrivals);
         let has_gap = sum(&block, |c| c.missing) > 0.0;
-        if requests < FEWEST_REQUESTS || has_gap || Shares::new(&history.windows.ttft, block.clone()).is_none() {
+        if requests < FEWEST_REQUESTS
+            || has_gap
+            || Shares::new(&history.windows.ttft, block.clone()).is_none()
+        {
             continue;
         }
         let load = requests / sum(&block, |c| c.replicas).max(1e-9);
@@ -98,7 +101,8 @@ fn blocks(history: &History) -> Vec<Range<usize>> {
     let last = hours.len().saturating_sub(1);
     let mut chosen: Vec<usize> = (0..BLOCKS).map(|i| i * last / (BLOCKS - 1)).collect();
     chosen.dedup();
-    let mut blocks: Vec<Range<usize>> = chosen.into_iter().filter_map(|i| Some(hours.get(i)?.1.clone())).collect();
+    let mut blocks: Vec<Range<usize>> =
+        chosen.into_iter().filter_map(|i| Some(hours.get(i)?.1.clone())).collect();
     // A single hour is split, so that its loads differ.
     if let [only] = &*blocks
         && only.len() >= 6
@@ -117,7 +121,7 @@ fn first_guess(history: &History, limits: Limits, blocks: &[Range<usize>]) -> En
     let facts = &history.engine;
     let seen = |n: f64| to_count(n);
     let max_seqs = limits.max_seqs.unwrap_or_else(|| {
-        if facts.waiting_scrapes >= 20 && facts.most_running_while_waiting >= facts.most_running {
+        if facts.ceiling_scrapes >= 10 && facts.most_running_while_waiting >= facts.most_running {
             seen(facts.most_running).max(1)
         } else {
             seen(facts.most_running).max(MAX_SEQS)
@@ -129,7 +133,7 @@ fn first_guess(history: &History, limits: Limits, blocks: &[Range<usize>]) -> En
         step: 0.8 * gap,
         per_sequence: 0.01 * gap,
         per_prompt_token: 0.000_06,
-        per_cached_token: 0.0,
+        per_cached_token: 0.2 * gap / KV_TOKENS,
         max_seqs,
         max_batched_tokens: limits.max_batched_tokens,
         block_size: seen(block_size) as u64,
@@ -161,10 +165,9 @@ impl Problem<'_> {
             let measured = &self.history.windows;
             let gaps = simulated.mean_gap(block).zip(measured.mean_gap(block));
             all.push(gaps.map_or(0.0, |(own, real)| GAP_WEIGHT * (own / real).ln()));
-            for (own, real) in [
-                (&simulated.ttft, &measured.ttft),
-                (&simulated.request_gap, &measured.request_gap),
-            ] {
+            for (own, real) in
+                [(&simulated.ttft, &measured.ttft), (&simulated.request_gap, &measured.request_gap)]
+            {
                 let both = Shares::new(own, block.clone()).zip(Shares::new(real, block.clone()));
                 match both {
                     Some((own, real)) => all.extend(own.differences(&real)),
@@ -175,15 +178,15 @@ impl Problem<'_> {
         all
     }
 
-    /// Gauss-Newton with damping over the logarithms of the three times.
+    /// Gauss-Newton with damping over the logarithms of the times.
     fn minimize(&self, start: Engine, arrangement: Arrangement) -> Fit {
         let mut engine = start;
         let mut residual = self.residual(engine, arrangement);
         let mut damping = 0.1;
         for _ in 0..ITERATIONS {
-            let steps = [0, 1, 2];
+            let steps = [0, 1, 2, 3];
             let columns = run_on_all_cores(&steps, |i| {
-                let mut by = [0.0; 3];
+                let mut by = [0.0; PARAMETERS];
                 by[*i] = DIFFERENCE;
                 let moved = self.residual(changed(engine, by), arrangement);
                 moved.iter().zip(&residual).map(|(m, r)| (m - r) / DIFFERENCE).collect::<Vec<f64>>()
@@ -206,14 +209,17 @@ impl Problem<'_> {
     }
 }
 
+/// Times of a step that are fitted.
+const PARAMETERS: usize = 4;
 /// Step of the numeric derivative of a logarithm.
 const DIFFERENCE: f64 = 0.15;
 
-fn changed(engine: Engine, by: [f64; 3]) -> Engine {
+fn changed(engine: Engine, by: [f64; PARAMETERS]) -> Engine {
     Engine {
         step: engine.step * by[0].exp(),
         per_sequence: engine.per_sequence * by[1].exp(),
         per_prompt_token: engine.per_prompt_token * by[2].exp(),
+        per_cached_token: engine.per_cached_token * by[3].exp(),
         ..engine
     }
 }
@@ -224,23 +230,23 @@ fn norm(residual: &[f64]) -> f64 {
 }
 
 /// Solves `(J'J + damping * diag) x = -J'r`. `columns`: of J.
-fn newton_step(columns: &[Vec<f64>], residual: &[f64], damping: f64) -> Option<[f64; 3]> {
+fn newton_step(columns: &[Vec<f64>], residual: &[f64], damping: f64) -> Option<[f64; PARAMETERS]> {
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    let mut rows = [[0.0; 4]; 3];
-    for i in 0..3 {
-        for j in 0..3 {
+    let mut rows = [[0.0; PARAMETERS + 1]; PARAMETERS];
+    for i in 0..PARAMETERS {
+        for j in 0..PARAMETERS {
             rows[i][j] = dot(&columns[i], &columns[j]);
         }
         rows[i][i] += damping * rows[i][i] + 1e-4;
-        rows[i][3] = -dot(&columns[i], residual);
+        rows[i][PARAMETERS] = -dot(&columns[i], residual);
     }
     // Gaussian elimination: the matrix is positive definite.
-    for i in 0..3 {
+    for i in 0..PARAMETERS {
         let pivot = rows[i][i];
         if pivot.abs() < 1e-12 {
             return None;
         }
-        for j in 0..3 {
+        for j in 0..PARAMETERS {
             if j != i {
                 let factor = rows[j][i] / pivot;
                 let row = rows[i];
@@ -250,7 +256,7 @@ fn newton_step(columns: &[Vec<f64>], residual: &[f64], damping: f64) -> Option<[
             }
         }
     }
-    let step = [0, 1, 2].map(|i| rows[i][3] / rows[i][i]);
+    let step = [0, 1, 2, 3].map(|i| rows[i][PARAMETERS] / rows[i][i]);
     step.iter().all(|s| s.is_finite()).then_some(step)
 }
 
@@ -260,12 +266,13 @@ mod tests {
 
     #[test]
     fn a_newton_step_solves_a_linear_problem() {
-        let columns = vec![vec![1.0, 0.0, 0.0, 1.0], vec![0.0, 2.0, 0.0, 0.0], vec![0.0, 0.0, 3.0, 1.0]];
+        let columns =
+            vec![vec![1.0, 0.0, 0.0, 1.0], vec![0.0, 2.0, 0.0, 0.0], vec![0.0, 0.0, 3.0, 1.0], vec![0.0; 4]];
         let residual = [-1.0, -4.0, -9.0, -4.0];
         let step = newton_step(&columns, &residual, 0.0).unwrap();
         for (got, want) in step.iter().zip([1.0, 2.0, 3.0]) {
             assert!((got - want).abs() < 1e-2, "{step:?}");
         }
-        assert_eq!(newton_step(&vec![vec![f64::NAN]; 3], &[1.0], 0.0), None);
+        assert_eq!(newton_step(&vec![vec![f64::NAN]; 4], &[1.0], 0.0), None);
     }
 }

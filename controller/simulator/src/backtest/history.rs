@@ -81,15 +81,8 @@ impl From<[f32; 9]> for Cell {
 impl From<Cell> for [f32; 9] {
     fn from(cell: Cell) -> Self {
         let row = [
-            cell.arrivals,
-            cell.finished,
-            cell.first_tokens,
-            cell.prompt_tokens,
-            cell.generated,
-            cell.running,
-            cell.running_squared,
-            cell.replicas,
-            cell.missing,
+            cell.arrivals, cell.finished, cell.first_tokens, cell.prompt_tokens, cell.generated,
+            cell.running, cell.running_squared, cell.replicas, cell.missing,
         ];
         // Thousandths suffice, and keep the file short.
         row.map(|value| (value * 1000.0).round() / 1000.0)
@@ -153,8 +146,8 @@ pub struct EngineFacts {
     pub most_running: f64,
     /// Most requests that a pod ran while others waited for it.
     pub most_running_while_waiting: f64,
-    /// Scrapes of pods in which requests waited.
-    pub waiting_scrapes: u64,
+    /// Scrapes in which a pod ran just as many while others waited: a limit is met again and again.
+    pub ceiling_scrapes: u64,
     /// Seconds from the start of the server's process to its first scrape, the median.
     pub start_seconds: Option<f64>,
 }
@@ -168,7 +161,14 @@ impl EngineFacts {
             block_size: later.block_size.or(self.block_size),
             most_running: self.most_running.max(later.most_running),
             most_running_while_waiting: self.most_running_while_waiting.max(later.most_running_while_waiting),
-            waiting_scrapes: self.waiting_scrapes + later.waiting_scrapes,
+            ceiling_scrapes: match later
+                .most_running_while_waiting
+                .total_cmp(&self.most_running_while_waiting)
+            {
+                std::cmp::Ordering::Greater => later.ceiling_scrapes,
+                std::cmp::Ordering::Less => self.ceiling_scrapes,
+                std::cmp::Ordering::Equal => self.ceiling_scrapes + later.ceiling_scrapes,
+            },
             start_seconds: later.start_seconds.or(self.start_seconds),
         }
     }

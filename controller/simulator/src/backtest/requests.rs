@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use rand_distr::{Distribution, StandardUniform};
 use rand_pcg::Pcg64Mcg;
 
 use super::arrangement::Arrangement;
@@ -65,38 +66,68 @@ impl<'a> Drawer<'a> {
         let mut arrivals = random_stream(seed, Stream::Arrivals);
         let mut lengths = random_stream(seed, Stream::Lengths);
         let cells_of_hour = (super::HOUR / self.history.step.max(1)).max(1) as usize;
+        let cells_of_window = self.history.cells_of_window();
         let mut requests = Vec::new();
         let mut owed = 0.0;
-        for (i, cell) in self.history.cells.iter().enumerate() {
-            owed += f64::from(cell.arrivals.max(0.0));
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
-            let count = (owed + 1e-3) as u32;
-            owed -= f64::from(count);
-            if count == 0 {
-                continue;
+        for (window, cells) in self.history.cells.chunks(cells_of_window).enumerate() {
+            let first = window * cells_of_window;
+            let counts: Vec<u32> = cells.iter().map(|cell| whole(&mut owed, cell.arrivals)).collect();
+            let prompts = self.prompts_of_cells(window, first, &counts, &mut lengths);
+            let (outputs, output_scale) = (&self.outputs[window], self.output_scale[window]);
+            for (i, (count, prompts)) in counts.iter().zip(prompts).enumerate() {
+                let start = step * crate::fleet::engine::to_f64((first + i) as u64);
+                let places = arrangement((first + i) / cells_of_hour).places(*count, step, &mut arrivals);
+                requests.extend(places.into_iter().zip(prompts).map(|(place, input)| Request {
+                    arrived: start + step * place,
+                    input: tokens(input),
+                    output: tokens(outputs.draw(&mut lengths) * output_scale),
+                }));
             }
-            let start = step * crate::fleet::engine::to_f64(i as u64);
-            let places = arrangement(i / cells_of_hour).places(count, step, &mut arrivals);
-            let sizes = self.lengths(i, count, &mut lengths);
-            requests.extend(places.into_iter().zip(sizes).map(|(place, (input, output))| Request {
-                arrived: start + step * place,
-                input,
-                output,
-            }));
         }
         requests.into()
     }
 
-    /// Prompt and generated tokens of the requests of a cell.
-    fn lengths(&self, cell: usize, count: u32, random: &mut Pcg64Mcg) -> Vec<(u32, u32)> {
-        let window = (cell / self.history.cells_of_window()).min(self.prompts.len().saturating_sub(1));
-        let (prompts, outputs) = (&self.prompts[window], &self.outputs[window]);
-        let drawn: Vec<(f64, f64)> =
-            (0..count).map(|_| (prompts.draw(random), outputs.draw(random))).collect();
-        let mean = drawn.iter().map(|d| d.0).sum::<f64>() / f64::from(count);
-        let prompt_scale = self.mean_prompt(cell).map_or(1.0, |counted| scale(counted / mean));
-        let output_scale = self.output_scale[window];
-        drawn.into_iter().map(|(input, output)| (tokens(input * prompt_scale), tokens(output * output_scale))).collect()
+    /// Prompts of each cell of a window: drawn for the window, so that long ones stay as frequent as they were, and put
+    /// where the servers counted their tokens. `counts`: requests of each cell; `first`: index of the first cell.
+    fn prompts_of_cells(
+        &self,
+        window: usize,
+        first: usize,
+        counts: &[u32],
+        random: &mut Pcg64Mcg,
+    ) -> Vec<Vec<f64>> {
+        let drawer = &self.prompts[window];
+        let mut drawn: Vec<f64> =
+            counts.iter().flat_map(|count| 0..*count).map(|_| drawer.draw(random)).collect();
+        drawn.sort_by(|a, b| b.total_cmp(a));
+        let mean = drawn.iter().sum::<f64>() / crate::fleet::engine::to_f64(drawn.len().max(1) as u64);
+        // Tokens that are left for each cell.
+        let mut left: Vec<f64> = (counts.iter().enumerate())
+            .map(|(i, count)| f64::from(*count) * self.mean_prompt(first + i).unwrap_or(mean))
+            .collect();
+        let factor = scale(left.iter().sum::<f64>() / drawn.iter().sum::<f64>());
+        let mut cells: Vec<Vec<f64>> = counts.iter().map(|_| Vec::new()).collect();
+        for length in drawn.into_iter().map(|length| length * factor) {
+            let open = (0..cells.len()).filter(|i| to_f64(cells[*i].len()) < f64::from(counts[*i]));
+            if let Some(cell) = open.max_by(|a, b| left[*a].total_cmp(&left[*b])) {
+                left[cell] -= length;
+                cells[cell].push(length);
+            }
+        }
+        // The longest is not always the first.
+        for prompts in &mut cells {
+            for i in (1..prompts.len()).rev() {
+                let share: f64 = StandardUniform.sample(random);
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "below the length"
+                )]
+                let other = (share * to_f64(i + 1)) as usize;
+                prompts.swap(i, other.min(i));
+            }
+        }
+        cells
     }
 
     /// Mean prompt of the requests that got their first tokens in this cell and soon after.
@@ -129,6 +160,19 @@ fn scale(factor: f64) -> f64 {
     if factor.is_finite() && factor > 0.0 { factor.clamp(1.0 / LONGEST_SCALE, LONGEST_SCALE) } else { 1.0 }
 }
 
+/// Whole requests of a cell; the rest is owed to the next one.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+fn whole(owed: &mut f64, arrivals: f32) -> u32 {
+    *owed += f64::from(arrivals.max(0.0));
+    let count = (*owed + 1e-3) as u32;
+    *owed -= f64::from(count);
+    count
+}
+
+fn to_f64(count: usize) -> f64 {
+    crate::fleet::engine::to_f64(count as u64)
+}
+
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
 fn tokens(length: f64) -> u32 {
     (length.round() as u32).max(1)
@@ -145,7 +189,13 @@ mod tests {
             let requests = f32::from(i % 4) + 0.5;
             let prompt_tokens = requests * if i < 20 { 100.0 } else { 1000.0 };
             let generated = 50.0 * requests;
-            *cell = Cell { arrivals: requests, first_tokens: requests, prompt_tokens, generated, ..Cell::default() };
+            *cell = Cell {
+                arrivals: requests,
+                first_tokens: requests,
+                prompt_tokens,
+                generated,
+                ..Cell::default()
+            };
         }
         history.windows.prompt =
             Histogram { bounds: vec![50.0, 5000.0], rows: vec![vec![10.0, 30.0, 0.0], vec![0.0, 40.0, 0.0]] };

@@ -151,8 +151,9 @@ fn observe(facts: &mut EngineFacts, scrape: &Scrape) {
     let running = scrape.get(Counter::Running);
     facts.most_running = facts.most_running.max(running);
     if scrape.get(Counter::Waiting) >= 1.0 {
-        facts.waiting_scrapes += 1;
-        facts.most_running_while_waiting = facts.most_running_while_waiting.max(running);
+        let met =
+            EngineFacts { most_running_while_waiting: running, ceiling_scrapes: 1, ..EngineFacts::default() };
+        *facts = facts.merged(met);
     }
 }
 
