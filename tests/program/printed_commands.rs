@@ -103,11 +103,11 @@ fn literals(source: &str) -> Vec<String> {
         let (before, from) = rest.split_at(at);
         rest = if from.starts_with("//") {
             from.find('\n').map_or("", |end| &from[end..])
-        } else if from.starts_with("'\\") {
-            from[2..].find('\'').map_or("", |end| &from[end + 3..])
-        } else if from.starts_with('"') {
+        } else if let Some(escaped) = from.strip_prefix("'\\") {
+            escaped.find('\'').map_or("", |end| &escaped[end + 1..])
+        } else if let Some(text) = from.strip_prefix('"') {
             let is_raw = before.ends_with('r') || before.ends_with('#');
-            let end = if is_raw { from[1..].find('"').map(|end| end + 1) } else { closing_quote(from) };
+            let end = if is_raw { text.find('"').map(|end| end + 1) } else { closing_quote(from) };
             let end = end.unwrap_or(from.len() - 1);
             out.push(if is_raw { from[1..end].to_owned() } else { unescape(&from[1..end]) });
             &from[end + 1..]

@@ -8,9 +8,11 @@ use wva_simulator::backtest::history::History;
 use wva_simulator::backtest::plan::Time;
 use wva_simulator::backtest::ran::replicas_at_syncs;
 use wva_simulator::backtest::requests::Drawer;
-use wva_simulator::backtest::tune::tune;
+use wva_simulator::backtest::tune::{Tuned, tune};
 use wva_simulator::backtest::worst::{self, Worst};
+use wva_simulator::fleet::engine::Engine;
 use wva_simulator::report;
+use wva_simulator::run::Setting;
 use wva_simulator::scenario::spec::Policy;
 
 use super::options::Options;
@@ -83,28 +85,51 @@ fn judge_model(
         objectives: options.objectives,
         fleet,
     };
-    let is_judged = |hour: usize| calibration.hours.get(hour).is_some_and(|hour| hour.refusal.is_none());
-    let mut worst = worst::find(&outcomes, is_judged).filter(|_| options.report.is_some());
-    if let Some(worst) = &mut worst {
-        let requests = calibration.requests(&Drawer::new(history));
-        worst::explain(
-            worst,
-            &setting(history, fitted.engine, requests, options.objectives, fleet),
-            policies,
-        );
-    }
+    let judged = JudgedModel { history, options, engine: fitted.engine, calibration: &calibration, fleet };
+    let worst = judged.worst(&outcomes, policies);
     let (mut answer, section) = answer(&findings, assumptions, worst.as_ref(), options);
     if options.is_tuned && is_worth {
-        let requests = calibration.requests(&Drawer::new(history));
-        let setting = setting(history, fitted.engine, requests, options.objectives, fleet);
-        let is_judged: Vec<bool> = calibration.hours.iter().map(|hour| hour.refusal.is_none()).collect();
-        let goal = 100.0 * options.objectives.attainment;
-        answer.tuned = tune(&history.key, &setting, &is_judged, goal)?;
+        answer.tuned = judged.tune()?;
         if answer.tuned.is_none() {
             answer.assumptions.push("no settings to tune: fewer than four hours are judged".to_owned());
         }
     }
     Ok((answer, section))
+}
+
+/// A history with its engine and its calibration.
+struct JudgedModel<'a> {
+    history: &'a History,
+    options: &'a Options,
+    engine: Engine,
+    calibration: &'a Calibration,
+    fleet: Fleet,
+}
+
+impl JudgedModel<'_> {
+    fn setting(&self) -> Setting {
+        let requests = self.calibration.requests(&Drawer::new(self.history));
+        setting(self.history, self.engine, requests, self.options.objectives, self.fleet)
+    }
+
+    fn is_judged(&self, hour: usize) -> bool {
+        self.calibration.hours.get(hour).is_some_and(|hour| hour.refusal.is_none())
+    }
+
+    /// The worst minutes with their reasons, for a report.
+    fn worst(&self, outcomes: &[Outcome], policies: &[Policy]) -> Option<Worst> {
+        self.options.report.as_ref()?;
+        let mut worst = worst::find(outcomes, |hour| self.is_judged(hour))?;
+        worst::explain(&mut worst, &self.setting(), policies);
+        Some(worst)
+    }
+
+    fn tune(&self) -> anyhow::Result<Option<Tuned>> {
+        let is_judged: Vec<bool> =
+            (0..self.calibration.hours.len()).map(|hour| self.is_judged(hour)).collect();
+        let goal = 100.0 * self.options.objectives.attainment;
+        Ok(tune(&self.history.key, &self.setting(), &is_judged, goal)?)
+    }
 }
 
 /// The answer, and its section of the page if that is asked for.

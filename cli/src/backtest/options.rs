@@ -91,7 +91,25 @@ pub(super) fn command() -> Command {
                 "Cost of a replica for an hour, of all models or of one; default: 1",
             )
             .action(ArgAction::Append),
+        );
+    let command = assumption_options(command)
+        .arg(
+            file_option("cache", "Keep what was read in this file, and go on from there")
+                .conflicts_with("from"),
         )
+        .arg(file_option("export", "Write what was read, for --from"))
+        .arg(flag("anonymous", "Replace the names in the export").requires("export"))
+        .arg(file_option("from", "Read an export in place of a Prometheus").conflicts_with("prometheus"))
+        .arg(flag("tune", "Choose settings on the first 60 % of the judged hours, and show them on the rest"))
+        .arg(file_option("report", "Write a self-contained HTML page with plots"))
+        .arg(output_option(&["text", "json", "yaml"]));
+    let command = crate::prometheus::options(command);
+    command.mut_arg("prometheus", |arg: Arg| arg.required_unless_present("from"))
+}
+
+/// What no series shows.
+fn assumption_options(command: Command) -> Command {
+    command
         .arg(option(
             "start",
             "DURATION",
@@ -109,20 +127,7 @@ pub(super) fn command() -> Command {
             option("max-batched-tokens", "N", "--max-num-batched-tokens of the servers")
                 .default_value("8192")
                 .value_parser(value_parser!(u32).range(1..)),
-        );
-    let command = command
-        .arg(
-            file_option("cache", "Keep what was read in this file, and go on from there")
-                .conflicts_with("from"),
         )
-        .arg(file_option("export", "Write what was read, for --from"))
-        .arg(flag("anonymous", "Replace the names in the export").requires("export"))
-        .arg(file_option("from", "Read an export in place of a Prometheus").conflicts_with("prometheus"))
-        .arg(flag("tune", "Choose settings on the first 60 % of the judged hours, and show them on the rest"))
-        .arg(file_option("report", "Write a self-contained HTML page with plots"))
-        .arg(output_option(&["text", "json", "yaml"]));
-    let command = crate::prometheus::options(command);
-    command.mut_arg("prometheus", |arg: Arg| arg.required_unless_present("from"))
 }
 
 impl Options {
@@ -136,10 +141,7 @@ impl Options {
         };
         let known = |name: &'static str| Ok::<_, anyhow::Error>(duration(name)?.unwrap_or_default());
         let (cost, costs) = parse_costs(&values(arguments, "cost"))?;
-        let targets: Vec<f64> = arguments.get_many("slo-target").into_iter().flatten().copied().collect();
-        if let Some(target) = targets.iter().find(|target| !(90.0..=99.9).contains(*target)) {
-            bail!("--slo-target: {target} is not a share in percent that wva accepts: give 90 to 99.9");
-        }
+        let targets = parse_targets(arguments)?;
         let step = duration("step")?.map(|step| u32::try_from(step.as_secs()).unwrap_or(u32::MAX));
         if let Some(step) = step {
             ensure!(
@@ -211,14 +213,23 @@ impl Options {
     }
 }
 
+/// Percentages; none: the default.
+fn parse_targets(arguments: &ArgMatches) -> anyhow::Result<Vec<f64>> {
+    let targets: Vec<f64> = arguments.get_many("slo-target").into_iter().flatten().copied().collect();
+    if let Some(target) = targets.iter().find(|target| !(90.0..=99.9).contains(*target)) {
+        bail!("--slo-target: {target} is not a share in percent that wva accepts: give 90 to 99.9");
+    }
+    Ok(targets)
+}
+
 /// A Go duration, or whole days such as `7d`.
 fn parse_duration(text: &str) -> anyhow::Result<Duration> {
     let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
     let length = match days {
-        Some(days) => Duration::from_secs(86_400) * days,
+        Some(days) => Duration::from_hours(24) * days,
         None => text.parse::<GoDuration>().map(Duration::from).map_err(|e| anyhow::anyhow!("{e}"))?,
     };
-    ensure!(!length.is_zero(), "{text:?} is no time: give one such as 7d, 36h or 15s");
+    ensure!(!length.is_zero(), "{text:?} has no length: give a time such as 7d, 36h or 15s");
     Ok(length)
 }
 
@@ -266,7 +277,7 @@ mod tests {
     fn errors_name_option_value_and_remedy() {
         for (arguments, text) in [
             (["--for", "soon"], "--for"),
-            (["--for", "0d"], "\"0d\" is no time"),
+            (["--for", "0d"], "\"0d\" has no length"),
             (["--step", "7s"], "--step: 7 s is not a divisor"),
             (["--cost", "H100=x"], "--cost: \"H100=x\" is not a cost: give one such as 2.5"),
             (["--slo-target", "50"], "--slo-target: 50 is not a share"),

@@ -38,7 +38,7 @@ pub(super) struct Header {
 #[serde(rename_all = "camelCase")]
 pub(super) enum Line {
     /// Part of the history of a model.
-    Chunk(Chunk),
+    Chunk(Box<Chunk>),
     /// A span of time is complete.
     Done(Part),
 }
@@ -112,7 +112,7 @@ impl Store {
                 Err(error) => return Err(error).with_context(|| at(i + 2)),
             };
             match line {
-                Line::Chunk(chunk) => part.push(chunk),
+                Line::Chunk(chunk) => part.push(*chunk),
                 Line::Done(done) => store.keep(std::mem::take(&mut part), done),
             }
         }
@@ -136,7 +136,7 @@ impl Store {
     pub(super) fn add(&mut self, chunks: Vec<Chunk>, done: Part) -> anyhow::Result<()> {
         if let Some(file) = &mut self.file {
             for chunk in &chunks {
-                write_line(file, &Line::Chunk(chunk.clone()))?;
+                write_line(file, &Line::Chunk(Box::new(chunk.clone())))?;
             }
             write_line(file, &Line::Done(done.clone()))?;
             file.flush().context("cannot write the cache")?;
@@ -178,7 +178,7 @@ impl Store {
     fn write(&self, writer: &mut impl Write, name: impl Fn(&ModelKey) -> ModelKey) -> anyhow::Result<()> {
         write_line(writer, &Envelope::new(FileKind::BacktestHistory, &self.header))?;
         for (key, history) in &self.histories {
-            write_line(writer, &Line::Chunk(whole(name(key), history)))?;
+            write_line(writer, &Line::Chunk(Box::new(whole(name(key), history))))?;
         }
         for part in &self.done {
             write_line(writer, &Line::Done(part.clone()))?;

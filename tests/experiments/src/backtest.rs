@@ -16,7 +16,7 @@ use serde_json::Value;
 use wva_simulator::scenario::spec::Policy;
 use wva_simulator::scenario::{Scenario, Spec, parse_tree};
 
-use self::driver::Ran;
+use self::driver::FleetRun;
 use self::prometheus::Server;
 use crate::command::print_line;
 use crate::report::Report;
@@ -80,7 +80,7 @@ impl Case {
         let scenario = read_scenario(self.scenario)?;
         let policy = scenario.policies.iter().find(|policy| policy.name == self.ran);
         let policy: &Policy = policy.with_context(|| format!("no policy {:?}", self.ran))?;
-        let ran = Ran::new(&scenario.setting, policy, self.interval)?;
+        let ran = FleetRun::new(&scenario.setting, policy, self.interval)?;
         let name = format!("{}-{}s", self.scenario, self.interval);
         let server = Server::start(&folder.join(&name)).await?;
         let epoch = prometheus::aligned_start(scenario.setting.duration)?;

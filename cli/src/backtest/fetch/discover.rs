@@ -42,7 +42,7 @@ impl Discovery {
                 let query = Query { at: Some(to_f64(at)), is_raw: true, ..Query::now(&expression) };
                 client.series_at(&query).await.map_err(|error| query_error(&error))
             };
-            // Ten minutes: the longest scrape interval that anything can be said about.
+            // Ten minutes: with a longer scrape interval no hour is judged.
             let found = look(selector.discovery(&all, 600)).await?;
             names.extend(found.iter().map(|series| series.label("__name__").to_owned()));
             count = greatest(count, counted(&found, &counters));
@@ -73,7 +73,7 @@ impl Discovery {
         let Some(interval) = interval else { anyhow::bail!(options.nothing_found()) };
         ensure!(
             interval < 250.0,
-            "the samples are {interval:.0} s apart: requests within five minutes cannot be told apart. Does this URL \
+            "the samples are {interval:.0} s apart: an hour would have too few of them. Does this URL \
              serve downsampled data (Thanos)? Choose a time of which raw samples are kept, or name a store that has them"
         );
         Ok(Header {

@@ -47,7 +47,7 @@ pub struct ModelAnswer {
     /// Hours that are judged.
     pub judged_hours: usize,
     /// What the servers measured in the hours that are judged.
-    pub measured: Option<Measured>,
+    pub measured: Option<Measurement>,
     /// Error of the shares over all judged hours, points: simulated against measured.
     pub error: Option<f64>,
     /// Greatest error of a share in an hour that is judged, points.
@@ -70,7 +70,7 @@ pub struct ModelAnswer {
 /// What the servers measured.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Measured {
+pub struct Measurement {
     /// Least share of the requests within the objective for first tokens, percent: at the bound below it.
     pub ttft_from: f64,
     /// Greatest share: at the bound above it.
@@ -296,7 +296,7 @@ impl Findings<'_> {
         self.calibration.hours.iter().enumerate().filter(|(_, hour)| hour.refusal.is_none()).map(|(i, _)| i)
     }
 
-    fn measured(&self) -> Option<Measured> {
+    fn measured(&self) -> Option<Measurement> {
         let history = self.history;
         let within = |histogram: &super::history::Histogram, objective: f64| {
             let mut own = super::history::Histogram { bounds: histogram.bounds.clone(), rows: Vec::new() };
@@ -314,7 +314,7 @@ impl Findings<'_> {
         let cells =
             self.judged().flat_map(|i| history.cells.iter().skip(i * cells_of_hour).take(cells_of_hour));
         let replicas: f64 = cells.map(|cell| f64::from(cell.replicas + cell.missing)).sum();
-        Some(Measured {
+        Some(Measurement {
             ttft_from: 100.0 * ttft_from,
             ttft_to: 100.0 * ttft_to,
             itl_from: itl.map(|(from, _)| 100.0 * from),

@@ -97,7 +97,7 @@ impl Counts {
 ///
 /// # Errors
 /// The entry is not valid.
-pub(super) fn wva_policy(name: &str, entry: Value) -> Result<spec::Policy, serde_json::Error> {
+pub(super) fn wva_policy(name: &str, entry: &Value) -> Result<spec::Policy, serde_json::Error> {
     let ten = json!([{"type": "Pods", "value": 10, "periodSeconds": 150}]);
     serde_json::from_value(json!({"name": name, "wva": {
         "saturation": entry, "interval": "15s", "fetchInterval": "15s",
@@ -118,11 +118,11 @@ pub(super) fn stated(objectives: Objectives) -> Value {
 /// # Errors
 /// A policy cannot be read: the objectives are out of range.
 pub fn policies(objectives: Objectives, targets: &[f64]) -> Result<Vec<spec::Policy>, serde_json::Error> {
-    let mut all = vec![wva_policy(WVA, json!({"analyzerName": "throughput"}))?];
+    let mut all = vec![wva_policy(WVA, &json!({"analyzerName": "throughput"}))?];
     for target in targets {
         let mut entry = stated(objectives);
         entry["sloTarget"] = json!(target);
-        all.push(wva_policy(&format!("wva, sloTarget {target}"), entry)?);
+        all.push(wva_policy(&format!("wva, sloTarget {target}"), &entry)?);
     }
     for rival in [
         json!({"name": "HPA on queue and KV", "hpa": {"waiting": 2, "kv": 0.7}}),
@@ -261,7 +261,9 @@ pub fn count(tally: &Tally, is_judged: &[bool]) -> Counts {
     let mut counts = Counts::default();
     for (hour, minutes) in tally.minutes.chunks(MINUTES).enumerate() {
         if is_judged.get(hour).copied().unwrap_or(false) {
-            minutes.iter().for_each(|minute| counts.add(minute));
+            for minute in minutes {
+                counts.add(minute);
+            }
         }
     }
     counts

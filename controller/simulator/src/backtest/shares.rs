@@ -9,7 +9,7 @@ use super::history::Histogram;
 pub struct Shares {
     bounds: Vec<f64>,
     /// Up to each bound, 0 to 1.
-    shares: Vec<f64>,
+    cumulated: Vec<f64>,
     /// Requests.
     pub count: f64,
 }
@@ -28,13 +28,13 @@ impl Shares {
             sum += own;
             sum / count
         });
-        let shares = cumulated.collect();
-        Some(Self { bounds: histogram.bounds.clone(), shares, count })
+        let cumulated = cumulated.collect();
+        Some(Self { bounds: histogram.bounds.clone(), cumulated, count })
     }
 
     /// Differences to another at each bound.
     pub fn differences(&self, other: &Self) -> impl Iterator<Item = f64> {
-        self.shares.iter().zip(&other.shares).map(|(own, other)| own - other)
+        self.cumulated.iter().zip(&other.cumulated).map(|(own, other)| own - other)
     }
 
     /// The greatest difference to another.
@@ -47,7 +47,7 @@ impl Shares {
     #[must_use]
     pub fn within(&self, objective: f64) -> (f64, f64) {
         let upper = self.bounds.partition_point(|bound| *bound < objective * (1.0 - 1e-9));
-        let at = |i: usize| self.shares.get(i).copied().unwrap_or(1.0);
+        let at = |i: usize| self.cumulated.get(i).copied().unwrap_or(1.0);
         let is_at_bound = self.bounds.get(upper).is_some_and(|bound| (bound / objective - 1.0).abs() < 1e-9);
         if is_at_bound {
             return (at(upper), at(upper));

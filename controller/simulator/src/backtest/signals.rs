@@ -56,6 +56,7 @@ impl Counter {
     ];
 
     /// Its metrics over all model servers.
+    #[must_use]
     pub fn metrics(self) -> Vec<String> {
         let (signal, suffix) = match self {
             Self::Finished => (ServerSignal::Completed, ""),

@@ -72,7 +72,11 @@ fn table(model: &ModelAnswer) -> String {
     };
     let rows: Vec<Vec<String>> =
         std::iter::once(title).chain(model.policies.iter().map(row)).map(|row| row.to_vec()).collect();
-    crate::report::format_table(&rows).lines().map(|line| format!("  {line}\n")).collect()
+    indented(&crate::report::format_table(&rows), "  ")
+}
+
+fn indented(text: &str, by: &str) -> String {
+    text.lines().flat_map(|line| [by, line, "\n"]).collect()
 }
 
 fn comparison(model: &ModelAnswer) -> String {
@@ -123,7 +127,7 @@ fn calibration(model: &ModelAnswer) -> String {
 fn tuned(tuned: &Tuned) -> String {
     let Tuned { goal, is_kept, config_map, chosen_on, shown_on, default_there } = tuned;
     let kept = if *is_kept { "keep" } else { "come nearest to" };
-    let entry: String = config_map.lines().map(|line| format!("    {line}\n")).collect();
+    let entry = indented(config_map, "    ");
     format!(
         "  tuned: settings that {kept} {goal} % on the first {} judged hours ({:.1} %, {:.1} replica h). On the {} hours \
          after them they keep {:.1} % with {:.1} replica h, and the default {:.1} % with {:.1}:\n{entry}",

@@ -66,7 +66,7 @@ pub fn tune(
     let Some([first, rest]) = parts(is_judged) else { return Ok(None) };
     let entries = entries(setting.objectives);
     let policies: Vec<spec::Policy> =
-        entries.iter().map(|entry| wva_policy("tuned", entry.clone())).collect::<Result<_, _>>()?;
+        entries.iter().map(|entry| wva_policy("tuned", entry)).collect::<Result<_, _>>()?;
     let tallies = run_on_all_cores(&policies, |policy| {
         let tally = run_one(setting, policy, None);
         [count(&tally, &first), count(&tally, &rest)]
@@ -77,7 +77,7 @@ pub fn tune(
         .min_by(|a, b| tallies[*a][0].replica_hours.total_cmp(&tallies[*b][0].replica_hours));
     let best = (0..entries.len()).max_by(|a, b| tallies[*a][0].share().total_cmp(&tallies[*b][0].share()));
     let Some(chosen) = cheapest.or(best) else { return Ok(None) };
-    let default = run_one(setting, &wva_policy(WVA, json!({"analyzerName": "throughput"}))?, None);
+    let default = run_one(setting, &wva_policy(WVA, &json!({"analyzerName": "throughput"}))?, None);
     Ok(Some(Tuned {
         goal,
         is_kept: cheapest.is_some(),
@@ -143,7 +143,7 @@ fn config_map(key: &ModelKey, entry: &Value) -> String {
     );
     for (field, value) in entry.as_object().into_iter().flatten() {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        text += &format!("    {field}: {value}\n");
+        text.extend(["    ", field, ": ", &value, "\n"]);
     }
     text
 }

@@ -23,12 +23,12 @@ pub struct Worst {
     /// Requests that were late or lost.
     pub late: u32,
     /// Decisions that changed something, in order of time.
-    pub decisions: Vec<Explained>,
+    pub decisions: Vec<Explanation>,
 }
 
 /// A decision.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Explained {
+pub struct Explanation {
     /// Seconds since the start of the history.
     pub at: f64,
     /// Replicas of the workload.
@@ -69,7 +69,7 @@ pub fn explain(worst: &mut Worst, setting: &Setting, policies: &[spec::Policy]) 
 struct Recorder {
     wva: Wva,
     from: f64,
-    decisions: Vec<Explained>,
+    decisions: Vec<Explanation>,
 }
 
 impl Policy for Recorder {
@@ -78,7 +78,7 @@ impl Policy for Recorder {
             // The same decision as the policy's own, which follows.
             let outcome = decide(&self.wva.snapshot(view));
             if let Some(decision) = outcome.decisions.first() {
-                let explained = Explained {
+                let explained = Explanation {
                     at: view.now,
                     current: view.current(0),
                     target: decision.target(),

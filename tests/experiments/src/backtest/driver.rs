@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use anyhow::Context as _;
 use wva_simulator::fleet::server::ServedRequest;
 use wva_simulator::fleet::{Events, Fleet};
-use wva_simulator::policy::{FleetView, SYNC};
+use wva_simulator::policy::FleetView;
 use wva_simulator::run::Setting;
 use wva_simulator::scenario::spec::Policy;
+
+/// [`wva_simulator::policy::SYNC`].
+const SYNC_SECONDS: u32 = 15;
 
 /// Gauges of a pod in a scrape.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +33,7 @@ pub(super) struct Pod {
 
 /// A fleet that ran.
 #[derive(Debug)]
-pub(super) struct Ran {
+pub(super) struct FleetRun {
     /// By serial number.
     pub(super) pods: BTreeMap<u64, Pod>,
     pub(super) kv_blocks: u64,
@@ -41,7 +44,7 @@ pub(super) struct Ran {
     pub(super) replica_hours: f64,
 }
 
-impl Ran {
+impl FleetRun {
     /// Runs the policy.
     pub(super) fn new(setting: &Setting, policy: &Policy, interval: u32) -> anyhow::Result<Self> {
         let mut built = policy.build(setting).context("a policy that knows all requests cannot run")?;
@@ -79,10 +82,11 @@ impl Ran {
                 }
             } else {
                 ran.scrape(&fleet, second, interval);
-                if f64::from(second) % SYNC == (SYNC / 2.0).floor() {
+                let since_sync = second % SYNC_SECONDS;
+                if since_sync == SYNC_SECONDS / 2 {
                     fleet.scrape(now);
                 }
-                if second > 0 && f64::from(second) % SYNC == 0.0 {
+                if second > 0 && since_sync == 0 {
                     for (variant, to) in built.decide(&FleetView::new(&fleet, now)).into_iter().enumerate() {
                         fleet.scale(variant, to, now, &mut events);
                     }

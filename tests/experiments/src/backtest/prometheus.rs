@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, ensure};
 use wva_testbed::{Process, Tools, eventually, free_port};
 
-use super::driver::Ran;
+use super::driver::FleetRun;
 use super::remote_write::{add, snappy};
 use super::series::{Names, PodSeries};
 use super::{Answer, run_measured};
@@ -78,7 +78,7 @@ impl Server {
     /// Writes what fleets showed, in order of time; returns the number of samples.
     pub(super) async fn fill(
         &self,
-        fleets: &[(&Ran, String, String)],
+        fleets: &[(&FleetRun, String, String)],
         epoch: i64,
         seconds: f64,
     ) -> anyhow::Result<usize> {

@@ -38,6 +38,7 @@ fn field(message: &mut Vec<u8>, number: u8, bytes: &[u8]) {
     message.extend(bytes);
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "seven bits each")]
 fn varint(message: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         message.push((value & 0x7f) as u8 | 0x80);
@@ -66,7 +67,7 @@ mod tests {
     #[test]
     fn snappy_has_the_length_and_a_literal() {
         assert_eq!(snappy(b"abc"), [3, 61 << 2, 2, 0, b'a', b'b', b'c']);
-        let long = snappy(&[7; 70_000]);
+        let long = snappy(&vec![7; 70_000]);
         assert_eq!(&long[..6], [0xf0, 0xa2, 0x04, 61 << 2, 0xff, 0xff]);
         assert_eq!(long.len(), 3 + 3 + 65_536 + 3 + 4_464);
     }

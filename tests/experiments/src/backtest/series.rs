@@ -2,7 +2,7 @@
 
 use wva_simulator::fleet::server::ServedRequest;
 
-use super::driver::{Pod, Ran, Scrape};
+use super::driver::{FleetRun, Pod, Scrape};
 use super::remote_write::Series;
 
 /// Bounds of `vllm:time_to_first_token_seconds`.
@@ -30,7 +30,7 @@ struct Step {
 
 /// The series of a pod, slice by slice.
 pub(super) struct PodSeries<'a> {
-    ran: &'a Ran,
+    ran: &'a FleetRun,
     pod: &'a Pod,
     steps: std::iter::Peekable<std::vec::IntoIter<Step>>,
     /// Scrapes that are written.
@@ -50,7 +50,7 @@ pub(super) struct Names<'a> {
 
 impl<'a> PodSeries<'a> {
     /// `epoch`: seconds since the epoch of the start.
-    pub(super) fn new(ran: &'a Ran, pod: &'a Pod, names: Names<'_>, epoch: i64) -> Self {
+    pub(super) fn new(ran: &'a FleetRun, pod: &'a Pod, names: Names<'_>, epoch: i64) -> Self {
         let mut steps: Vec<Step> = Vec::with_capacity(2 * pod.served.len());
         for served in &pod.served {
             steps.push(Step { at: served.first_token, is_first: true, served: *served });

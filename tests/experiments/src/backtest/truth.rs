@@ -8,7 +8,7 @@ use wva_simulator::policy::hindsight;
 use wva_simulator::run::Setting;
 use wva_simulator::scenario::Scenario;
 
-use super::driver::Ran;
+use super::driver::FleetRun;
 use super::{BOUNDED, COST_BOUND, Case, SHARE_BOUND};
 use crate::command::print_line;
 use crate::report::Report;
@@ -17,7 +17,7 @@ use crate::report::Report;
 pub(super) fn judge(
     case: &Case,
     scenario: &Scenario,
-    ran: &Ran,
+    ran: &FleetRun,
     answer: &Value,
     report: &mut Report,
 ) -> anyhow::Result<()> {
@@ -56,7 +56,7 @@ pub(super) fn judge(
 fn compare(
     name: &str,
     scenario: &Scenario,
-    ran: &Ran,
+    ran: &FleetRun,
     model: &Value,
     is_judged: &[bool],
     report: &mut Report,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use wva_simulator::scenario::{Scenario, Spec, parse_tree};
 
-use super::driver::Ran;
+use super::driver::FleetRun;
 use super::prometheus::{Server, aligned_start, span};
 use crate::command::print_line;
 use crate::report::{Report, mib};
@@ -25,9 +25,9 @@ const MOST_KIB: u64 = 300 * 1024;
 pub(crate) async fn run(wva: &Path, folder: &Path) -> anyhow::Result<()> {
     let mut report = Report::default();
     let scenarios: Vec<Scenario> = LOADS.iter().map(|mean| scenario(*mean)).collect::<anyhow::Result<_>>()?;
-    let ran: Vec<Ran> = scenarios
+    let ran: Vec<FleetRun> = scenarios
         .iter()
-        .map(|scenario| Ran::new(&scenario.setting, &scenario.policies[0], INTERVAL))
+        .map(|scenario| FleetRun::new(&scenario.setting, &scenario.policies[0], INTERVAL))
         .collect::<anyhow::Result<_>>()?;
     let mut fleets = Vec::new();
     for (i, ran) in ran.iter().enumerate() {
