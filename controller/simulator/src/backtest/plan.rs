@@ -141,7 +141,7 @@ mod tests {
             assert_eq!(pair[0].to, pair[1].from);
         }
         assert!(chunks.iter().all(|chunk| seconds(*chunk) / 15.0 * COUNT.samples <= MAX_SAMPLES));
-        assert_eq!(week.chunks(SeriesCount::default(), 15.0).len(), 8, "at most a day each");
+        assert_eq!(week.chunks(SeriesCount::default(), 15.0).len(), 7, "at most a day each");
         let estimate = estimate(&chunks, COUNT, 15.0, 9);
         assert_eq!(estimate.queries, 9 * chunks.len());
         assert!((estimate.samples - (600.0 * 40_320.0 + 20.0 * 100.0 * 2016.0)).abs() < 1e5, "{estimate:?}");
