@@ -67,7 +67,7 @@ pub(super) struct Options {
 
 pub(super) fn command() -> Command {
     let command = Command::new("backtest")
-        .about("Judge policies on the traffic that your Prometheus has recorded")
+        .about("Judge policies on the traffic in your Prometheus")
         .after_help(HELP)
         .arg(option("for", "DURATION", "Length of the history, such as 7d or 36h").default_value("7d"))
         .arg(option("until", "TIME", "End of the history, such as 2026-11-30T12:00:00Z; default: now"))
