@@ -11,20 +11,26 @@ fn backtest(arguments: &[&str]) -> RunResult {
 
 /// Two calm hours: two requests a minute at one replica, which take 20 ms for a token.
 fn lines(ttft: [u32; 6]) -> String {
-    let from = 1_800_000_000;
+    calm_hours(2, ttft)
+}
+
+/// The same with a number of hours.
+fn calm_hours(hours: usize, ttft: [u32; 6]) -> String {
+    let (from, windows) = (1_800_000_000, 12 * hours);
+    let to = from + 3600 * hours;
     let header = json!({"apiVersion": "wva.llmd.ai/v1alpha1", "kind": "BacktestHistory", "wvaVersion": "0.1.0",
-        "from": from, "to": from + 7200, "step": 60, "interval": 60.0, "namespace": null, "model": null});
-    let rows = |bounds: Value, row: Value| json!({"bounds": bounds, "rows": vec![row; 24]});
+        "from": from, "to": to, "step": 60, "interval": 60.0, "namespace": "prod", "model": "acme/secret"});
+    let rows = |bounds: Value, row: Value| json!({"bounds": bounds, "rows": vec![row; windows]});
     let chunk = json!({"namespace": "prod", "model": "acme/secret", "from": from,
-        "cells": vec![json!([2, 2, 2, 200, 100, 0.033, 0.033, 1, 0]); 120],
+        "cells": vec![json!([2, 2, 200, 100, 1, 0]); 60 * hours],
         "windows": {
             "prompt": rows(json!([50, 100, 200]), json!([0, 5, 5, 0])),
             "output": rows(json!([20, 50, 100]), json!([0, 5, 5, 0])),
             "ttft": rows(json!([0.02, 0.04, 0.06, 0.1, 1.0]), json!(ttft)),
             "requestGap": rows(json!([0.01, 0.025, 0.05, 0.1]), json!([0, 10, 0, 0, 0])),
-            "gapSeconds": vec![9.8; 24], "gaps": vec![490.0; 24]},
+            "gapSeconds": vec![9.8; windows], "gaps": vec![490.0; windows]},
         "engine": {"kvTokens": 272_000.0, "mostRunning": 2.0, "mostRunningWhileWaiting": 0.0, "ceilingScrapes": 0}});
-    let done = json!({"done": {"from": from, "to": from + 7200}});
+    let done = json!({"done": {"from": from, "to": to, "warning": "series of prod may be missing"}});
     format!("{header}\n{}\n{done}\n", json!({"chunk": chunk}))
 }
 
@@ -70,6 +76,19 @@ fn an_anonymous_export_has_no_names_and_the_same_verdict() {
     let anonymous = backtest(&["--from", &export, "-o", "json"]).ends(0).json();
     assert_eq!(anonymous["models"][0]["policies"], named["models"][0]["policies"]);
     assert_eq!(anonymous["models"][0]["model"], "model-1");
+}
+
+#[test]
+fn tuned_settings_are_an_entry_that_validate_accepts() {
+    let scratch = Scratch::new("backtest-tuned");
+    let file = scratch.file("day.jsonl", &calm_hours(6, [0, 10, 0, 0, 0, 0]));
+    let tuned = backtest(&["--from", &file, "--tune", "-o", "json"]).ends(0).json();
+    let tuned = &tuned["models"][0]["tuned"];
+    assert_eq!((&tuned["chosenOn"]["hours"], &tuned["shownOn"]["hours"]), (&json!(4), &json!(2)), "{tuned}");
+    let map = scratch.file("tuned.yaml", tuned["configMap"].as_str().unwrap());
+    run(&["validate", &map], "").ends(0);
+    let few = scratch.file("hours.jsonl", &lines([0, 10, 0, 0, 0, 0]));
+    backtest(&["--from", &few, "--tune"]).ends(0).prints(&["fewer than four hours are judged"]);
 }
 
 #[test]

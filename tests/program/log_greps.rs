@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use crate::docs::root;
 use crate::docs_blocks::blocks_of;
 use crate::finish;
+use crate::literals::of_sources;
 
 /// Of the configuration guide and the chart's README of llm-d WVA.
 const OF_LLM_D_WVA: [&str; 5] = [
@@ -20,7 +20,7 @@ const FOLDERS: [&str; 7] =
 
 #[test]
 fn searches_in_logs_find_a_line() {
-    let lines = string_literals();
+    let lines = of_sources(&FOLDERS).join("\n");
     let joined = |(path, block): (&'static str, String)| (path, block.replace("\\\n", " "));
     let blocks: Vec<_> = blocks_of("sh").into_iter().map(joined).collect();
     let on_pages = blocks.iter().flat_map(|(path, block)| searches(block).map(move |search| (*path, search)));
@@ -41,26 +41,4 @@ fn searches(block: &str) -> impl Iterator<Item = &str> {
     let of_logs = block.lines().filter(|line| line.contains(" logs "));
     let greps = of_logs.filter_map(|line| Some(line[line.find("| grep ")? + 2..].trim()));
     greps.filter(|search| !search.trim_start_matches("grep ").chars().all(char::is_uppercase))
-}
-
-/// String literals of the sources, one a line.
-fn string_literals() -> String {
-    let mut out = String::new();
-    let mut folders: Vec<_> = FOLDERS.iter().map(|folder| root().join(folder)).collect();
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let is_test = path.file_stem().is_some_and(|stem| stem == "tests");
-            if path.is_dir() && !is_test {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") && !is_test {
-                for line in std::fs::read_to_string(path).unwrap().lines() {
-                    let is_comment = line.trim_start().starts_with("//");
-                    let inside = line.split('"').skip(1).step_by(2).filter(|_| !is_comment);
-                    inside.for_each(|text| out.extend([text, "\n"]));
-                }
-            }
-        }
-    }
-    out
 }

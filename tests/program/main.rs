@@ -21,6 +21,7 @@ mod fuzz_targets;
 mod generated;
 mod invalid_settings;
 mod layout;
+mod literals;
 mod log_greps;
 mod model_servers_page;
 mod printed_commands;

@@ -2,24 +2,17 @@
 //! change objects is complete: `tests/e2e/install/commands.rs` runs them, and upgrades the release after each.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
-use crate::docs::root;
+use crate::literals::{files, literals, of_sources};
 use crate::printed_list::{PRINTED, Treatment};
 
-/// Crates of the program, and the folders of the chart and of scripts whose texts are printed.
-const FOLDERS: [&str; 10] = [
-    "src",
-    "certs/src",
-    "cli/src",
-    "controller/src",
-    "crds/src",
-    "objects/src",
-    "runtime/src",
-    "webhook/src",
+/// Crates of the program.
+const FOLDERS: [&str; 9] = [
+    "src", "certs/src", "cli/src", "controller/src", "crds/src", "objects/src", "runtime/src", "webhook/src",
     "webhook/rules/src",
-    "charts/workload-variant-autoscaler/templates",
 ];
+/// The texts of the chart are printed too.
+const TEMPLATES: &str = "charts/workload-variant-autoscaler/templates";
 /// Commands of kubectl, Helm and oc that change objects.
 const CHANGES: [&str; 16] = [
     "adm", "annotate", "apply", "create", "delete", "edit", "install", "label", "patch", "replace",
@@ -67,75 +60,13 @@ fn commands_are_found_in_texts() {
 }
 
 fn printed_commands() -> BTreeSet<String> {
-    let mut out = BTreeSet::new();
-    for folder in FOLDERS {
-        collect(&root().join(folder), &mut out);
-    }
-    out
-}
-
-fn collect(folder: &Path, out: &mut BTreeSet<String>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.file_stem().is_some_and(|stem| stem == "tests") {
-            continue;
+    let mut texts = of_sources(&FOLDERS);
+    for (path, content) in files(&[TEMPLATES]) {
+        if path.extension().is_some_and(|extension| extension == "txt" || extension == "tpl") {
+            texts.extend(without_actions(&content));
         }
-        if path.is_dir() {
-            collect(&path, out);
-            continue;
-        }
-        let read = || std::fs::read_to_string(&path).unwrap();
-        let texts = match path.extension().and_then(|extension| extension.to_str()) {
-            Some("rs") => literals(&read()),
-            Some("txt" | "tpl") => without_actions(&read()),
-            _ => Vec::new(),
-        };
-        out.extend(texts.iter().flat_map(|text| commands(text)));
     }
-}
-
-/// String literals of Rust source, without those of a module `tests`.
-fn literals(source: &str) -> Vec<String> {
-    let source = source.split("#[cfg(test)]").next().unwrap_or_default();
-    let mut out = Vec::new();
-    let mut rest = source;
-    while let Some(at) = rest.find(['"', '\'', '/']) {
-        let (before, from) = rest.split_at(at);
-        rest = if from.starts_with("//") {
-            from.find('\n').map_or("", |end| &from[end..])
-        } else if let Some(escaped) = from.strip_prefix("'\\") {
-            escaped.find('\'').map_or("", |end| &escaped[end + 1..])
-        } else if let Some(text) = from.strip_prefix('"') {
-            let is_raw = before.ends_with('r') || before.ends_with('#');
-            let end = if is_raw { text.find('"').map(|end| end + 1) } else { closing_quote(from) };
-            let end = end.unwrap_or(from.len() - 1);
-            out.push(if is_raw { from[1..end].to_owned() } else { unescape(&from[1..end]) });
-            &from[end + 1..]
-        } else {
-            // A character, a lifetime, or a slash.
-            let width = from.chars().nth(1).map_or(1, char::len_utf8);
-            let is_char = from.starts_with('\'') && from[1..].chars().nth(1) == Some('\'');
-            if is_char { &from[width + 2..] } else { &from[1..] }
-        };
-    }
-    out
-}
-
-fn closing_quote(from: &str) -> Option<usize> {
-    let mut is_escaped = false;
-    from.char_indices().skip(1).find_map(|(at, c)| {
-        let ends = c == '"' && !is_escaped;
-        is_escaped = c == '\\' && !is_escaped;
-        ends.then_some(at)
-    })
-}
-
-/// As printed: escapes, continued lines and doubled braces.
-fn unescape(literal: &str) -> String {
-    let lines: Vec<&str> = literal.split("\\\n").collect();
-    let joined = lines.iter().enumerate().map(|(n, line)| if n == 0 { line } else { line.trim_start() });
-    let text: String = joined.collect();
-    text.replace("\\n", "\n").replace("\\\"", "\"").replace("{{", "{").replace("}}", "}")
+    texts.iter().flat_map(|text| commands(text)).collect()
 }
 
 /// Lines and quoted texts of a template; actions become `{}`.

@@ -4,6 +4,7 @@ mod discover;
 mod refusal;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -13,7 +14,7 @@ use wva_simulator::backtest::WINDOW;
 use wva_simulator::backtest::history::{Chunk, EngineFacts, ModelKey, Windows};
 use wva_simulator::backtest::plan::{Span, Time, estimate};
 use wva_simulator::backtest::scrapes::{Grid, Scrapes};
-use wva_simulator::backtest::signals::{Counter, Figure};
+use wva_simulator::backtest::signals::{Counter, Figure, Selector};
 
 use self::discover::Discovery;
 use super::matrix::{ScrapeSink, WindowSink, models_of_pods};
@@ -32,7 +33,7 @@ pub(super) async fn fetch(arguments: &ArgMatches, options: &Options) -> anyhow::
         Prometheus::from_options(arguments)?.context("--prometheus is missing")?.with_timeout(TIMEOUT);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
     let cached = match options.cache.as_deref().filter(|file| file.exists()) {
-        Some(file) => Some(Store::resume(file)?),
+        Some(file) => Some(resume(file, options)?),
         None => None,
     };
     let span = match &cached {
@@ -41,17 +42,7 @@ pub(super) async fn fetch(arguments: &ArgMatches, options: &Options) -> anyhow::
     };
     let discovery = Discovery::read(&client, &options.selector, span).await?;
     let mut store = match (cached, &options.cache) {
-        (Some(store), file) => {
-            let is_same = store.header.namespace == options.selector.namespace
-                && store.header.model == options.selector.model;
-            let file = file.as_deref().unwrap_or_else(|| std::path::Path::new(""));
-            ensure!(
-                is_same,
-                "the cache {} is of another namespace or model: name another file, or delete it",
-                file.display()
-            );
-            store
-        }
+        (Some(store), _) => store,
         (None, file) => {
             let header = discovery.header(options, span)?;
             match file {
@@ -62,6 +53,18 @@ pub(super) async fn fetch(arguments: &ArgMatches, options: &Options) -> anyhow::
     };
     let reader = Reader { client, discovery, header: store.header.clone(), options };
     reader.read_all(span, &mut store).await?;
+    Ok(store)
+}
+
+/// The cache of an earlier run for the same series.
+fn resume(file: &Path, options: &Options) -> anyhow::Result<Store> {
+    let store = Store::resume(file)?;
+    let Selector { namespace, model } = &options.selector;
+    ensure!(
+        (&store.header.namespace, &store.header.model) == (namespace, model),
+        "the cache {} is of another namespace or model: name another file, or delete it",
+        file.display()
+    );
     Ok(store)
 }
 
@@ -220,8 +223,7 @@ fn keep(models: &mut BTreeMap<ModelKey, Chunk>, figure: Figure, sink: WindowSink
                 Figure::Prompt => &mut windows.prompt,
                 Figure::Output => &mut windows.output,
                 Figure::Ttft => &mut windows.ttft,
-                Figure::RequestGap => &mut windows.request_gap,
-                _ => &mut windows.gap,
+                _ => &mut windows.request_gap,
             };
             *place = histogram;
         }

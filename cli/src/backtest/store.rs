@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wva_crds::envelope::{Envelope, FileHeader, FileKind};
-use wva_simulator::backtest::history::{Chunk, EngineFacts, History, ModelKey};
+use wva_simulator::backtest::history::{Chunk, History, ModelKey};
 use wva_simulator::backtest::plan::Span;
 
 use crate::output::UnreadableFile;
@@ -168,19 +168,28 @@ impl Store {
         };
         let mut writer = BufWriter::new(created);
         if is_anonymous {
-            self.write(&mut writer, name)?;
+            // What was asked for names them too, and warnings of Prometheus may.
+            let header = Header { namespace: None, model: None, ..self.header.clone() };
+            let done: Vec<Part> = self.done.iter().map(|part| Part { warning: None, ..*part }).collect();
+            self.write(&mut writer, &header, &done, name)?;
         } else {
-            self.write(&mut writer, ModelKey::clone)?;
+            self.write(&mut writer, &self.header, &self.done, ModelKey::clone)?;
         }
         writer.flush().with_context(|| format!("cannot write {}", file.display()))
     }
 
-    fn write(&self, writer: &mut impl Write, name: impl Fn(&ModelKey) -> ModelKey) -> anyhow::Result<()> {
-        write_line(writer, &Envelope::new(FileKind::BacktestHistory, &self.header))?;
+    fn write(
+        &self,
+        writer: &mut impl Write,
+        header: &Header,
+        done: &[Part],
+        name: impl Fn(&ModelKey) -> ModelKey,
+    ) -> anyhow::Result<()> {
+        write_line(writer, &Envelope::new(FileKind::BacktestHistory, header))?;
         for (key, history) in &self.histories {
             write_line(writer, &Line::Chunk(Box::new(whole(name(key), history))))?;
         }
-        for part in &self.done {
+        for part in done {
             write_line(writer, &Line::Done(part.clone()))?;
         }
         Ok(())
@@ -193,7 +202,7 @@ fn whole(key: ModelKey, history: &History) -> Chunk {
         from: history.from,
         cells: history.cells.clone(),
         windows: history.windows.clone(),
-        engine: EngineFacts { ..history.engine },
+        engine: history.engine,
     }
 }
 

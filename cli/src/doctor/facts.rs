@@ -43,8 +43,7 @@ pub(super) const OTHER_NAMESPACE_LABELS: [&str; 3] =
     ["k8s_namespace_name", "kubernetes_namespace", "exported_namespace"];
 pub(super) const SIGNALS: &str = r#"{__name__=~"(wva|inferno)_desired_replicas"}"#;
 pub(super) const DESCRIBE_API_SERVICE: &str = "kubectl describe apiservice v1beta1.external.metrics.k8s.io";
-pub(super) const API_SERVICE: &str =
-    "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.external.metrics.k8s.io";
+const API_SERVICE: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.external.metrics.k8s.io";
 
 pub(super) struct ExternalMetric {
     pub(super) metric: String,
@@ -146,7 +145,7 @@ impl Facts {
             leaders,
             claim_templates: read_claim_templates(cluster, &mut unreadable).await,
             kubernetes: cluster.kubernetes_version().await,
-            api_service: get_api_service(cluster, &mut unreadable).await,
+            api_service: api_service_or_note(cluster, &mut unreadable).await,
             crd_update: cluster.crd_update().await,
             missing_crd_fields: cluster.missing_crd_fields().await.map_err(|e| e.to_string()),
             series: OptionFuture::from(prometheus.as_ref().map(query_series)).await,
@@ -165,16 +164,23 @@ async fn read_claim_templates(cluster: &Cluster, unreadable: &mut Vec<Unreadable
     ClaimTemplates::new(&templates, &list_or_note(cluster, &DEVICE_CLASSES, unreadable).await)
 }
 
-/// Lists a kind. On failure notes the reason and returns nothing; a kind that is not installed is not a failure.
-async fn get_api_service(cluster: &Cluster, unreadable: &mut Vec<UnreadableKind>) -> Option<Value> {
+/// The server of external metrics. `Ok(None)`: none is registered.
+///
+/// # Errors
+/// The answer of the API server, as text.
+pub(super) async fn get_api_service(cluster: &Cluster) -> Result<Option<Value>, String> {
     match cluster.get(API_SERVICE).await {
-        Ok(service) => Some(service),
-        Err(ApiError { code: 404, .. }) => None,
-        Err(ApiError { message, .. }) => {
-            unreadable.push(UnreadableKind { plural: "apiservices", reason: message });
-            None
-        }
+        Ok(service) => Ok(Some(service)),
+        Err(ApiError { code: 404, .. }) => Ok(None),
+        Err(ApiError { message, .. }) => Err(message),
     }
+}
+
+async fn api_service_or_note(cluster: &Cluster, unreadable: &mut Vec<UnreadableKind>) -> Option<Value> {
+    get_api_service(cluster).await.unwrap_or_else(|reason| {
+        unreadable.push(UnreadableKind { plural: "apiservices", reason });
+        None
+    })
 }
 
 /// Decides the leaders' snapshots again. The decisions are the leaders' own: deciding is deterministic.

@@ -203,24 +203,25 @@ fn gpus(nodes: &Result<Vec<Value>, String>) -> Finding {
 }
 
 /// Engines that may refuse objects of the chart.
-fn policies(facts: &PreFacts) -> impl Iterator<Item = Finding> {
+fn policies(facts: &PreFacts) -> Option<Finding> {
     let is_engine = |name: &&String| POLICY_ENGINES.iter().any(|engine| name.contains(engine));
-    let mut engines: Vec<String> = facts.webhooks.iter().filter(is_engine).cloned().collect();
-    engines.dedup();
+    let engines: Vec<&String> = facts.webhooks.iter().filter(is_engine).collect();
     (!engines.is_empty()).then(|| {
         Finding::warning(
-            format!("{} may refuse objects of the chart", first_names(engines.iter().map(String::as_str))),
+            format!(
+                "{} may refuse objects of the chart",
+                first_names(engines.iter().map(|name| name.as_str()))
+            ),
             format!(
                 "helm template workload-variant-autoscaler CHART -n {} | kubectl apply --dry-run=server -f -",
                 facts.namespace
             ),
         )
     })
-    .into_iter()
 }
 
 /// Policies that select every pod of the namespace.
-fn network(facts: &PreFacts) -> impl Iterator<Item = Finding> {
+fn network(facts: &PreFacts) -> Option<Finding> {
     let selects_all = |policy: &&Value| {
         let selector = &policy["spec"]["podSelector"];
         selector.as_object().is_none_or(serde_json::Map::is_empty)
@@ -233,20 +234,15 @@ fn network(facts: &PreFacts) -> impl Iterator<Item = Finding> {
              Prometheus and endpoint pickers (docs/getting-started/platforms.md)",
         )
     })
-    .into_iter()
 }
 
 /// Only the commands use the proxy of this shell.
-fn proxy(facts: &PreFacts) -> impl Iterator<Item = Finding> {
-    facts
-        .proxy
-        .as_ref()
-        .map(|name| {
-            Finding::fine(format!(
-                "{name} is set here; pods of wva do not get it (docs/getting-started/platforms.md)"
-            ))
-        })
-        .into_iter()
+fn proxy(facts: &PreFacts) -> Option<Finding> {
+    facts.proxy.as_ref().map(|name| {
+        Finding::fine(format!(
+            "{name} is set here; pods of wva do not get it (docs/getting-started/platforms.md)"
+        ))
+    })
 }
 
 /// Name of each Service that looks like a Prometheus, as `NAMESPACE/NAME:PORT`.

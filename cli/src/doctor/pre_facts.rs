@@ -10,7 +10,7 @@ use serde_json::Value;
 use wva_rules::KubernetesVersion;
 
 use super::controllers::{Installed, list_controllers};
-use super::facts::{API_SERVICE, server_pods};
+use super::facts::{get_api_service, server_pods};
 use super::pre::prometheus_services;
 use crate::arguments::value;
 use crate::cluster::{
@@ -101,11 +101,7 @@ impl PreFacts {
             kubernetes: everywhere.kubernetes_version().await,
             missing_rights: missing_rights(&everywhere, &namespace).await,
             controllers: controllers.ok_or_else(|| reason.unwrap_or_default()),
-            api_service: match everywhere.get(API_SERVICE).await {
-                Ok(service) => Ok(Some(service)),
-                Err(ApiError { code: 404, .. }) => Ok(None),
-                Err(ApiError { message, .. }) => Err(message),
-            },
+            api_service: get_api_service(&everywhere).await,
             has_keda: is_served(&everywhere, &SCALED_OBJECTS).await,
             has_monitors: is_served(&everywhere, &SERVICE_MONITORS).await,
             nodes: everywhere.list(&NODES).await.map_err(|error| error.to_string()),

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use wva_simulator::fleet::engine::{Engine, StepTokens};
-use wva_simulator::fleet::variant::{Gateway, Router, ScrapeFaults, SlowStart, Variant};
+use wva_simulator::fleet::variant::{Gateway, Router, SlowStart, Variant};
 use wva_simulator::measure::Objectives;
 use wva_simulator::policy::wva::{Settings, Wva};
 use wva_simulator::random::RandomQuantity;
@@ -78,16 +78,7 @@ fn setting() -> Setting {
             variant("A100", 20.0, 1.8),
             variant("L40S", 12.0, 4.0),
         ],
-        gateway: Gateway {
-            router: Router::Scored,
-            flow_control: None,
-            queue: 10_000,
-            client_timeout: 300.0,
-            grace: 120.0,
-            retries: 0.0,
-            uncounted: 0.0,
-            scrapes: ScrapeFaults::default(),
-        },
+        gateway: Gateway::direct(Router::Scored),
         gpu_supply: Vec::new(),
         objectives: Objectives { ttft: 1.0, itl: 0.1, attainment: 0.99 },
         traffic: Traffic::Generated {

@@ -299,14 +299,8 @@ impl Findings<'_> {
     fn measured(&self) -> Option<Measurement> {
         let history = self.history;
         let within = |histogram: &super::history::Histogram, objective: f64| {
-            let mut own = super::history::Histogram { bounds: histogram.bounds.clone(), rows: Vec::new() };
-            own.rows = self
-                .judged()
-                .flat_map(|i| super::calibrate::windows_of(i, history))
-                .filter_map(|window| histogram.rows.get(window).cloned())
-                .collect();
-            let all = 0..own.rows.len();
-            Shares::new(&own, all).map(|shares| shares.within(objective))
+            let windows = self.judged().flat_map(|i| super::calibrate::windows_of(i, history));
+            Shares::new(histogram, windows).map(|shares| shares.within(objective))
         };
         let (ttft_from, ttft_to) = within(&history.windows.ttft, self.objectives.ttft)?;
         let itl = within(&history.windows.request_gap, self.objectives.itl);

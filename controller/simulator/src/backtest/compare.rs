@@ -9,8 +9,9 @@ use super::calibrate::{Calibration, MAX_ERROR, Refusal};
 use super::history::History;
 use super::requests::Drawer;
 use super::{HOUR, ran};
-use crate::fleet::engine::{Engine, to_f64};
+use crate::fleet::engine::Engine;
 use crate::fleet::server::Request;
+use crate::fleet::variant::{Gateway, Router};
 use crate::measure::{Minute, Objectives, Tally};
 use crate::policy::{hindsight, oracle};
 use crate::random::RandomQuantity;
@@ -71,9 +72,7 @@ impl Outcome {
     /// Counts of an hour.
     #[must_use]
     pub fn hour(&self, index: usize) -> Counts {
-        let mut counts = Counts::default();
-        self.minutes.iter().skip(index * MINUTES).take(MINUTES).for_each(|minute| counts.add(minute));
-        counts
+        Counts::of_hour(&self.minutes, index)
     }
 }
 
@@ -82,6 +81,14 @@ impl Counts {
     #[must_use]
     pub fn share(&self) -> f64 {
         self.good / self.arrived
+    }
+
+    fn of_hour(minutes: &[Minute], index: usize) -> Self {
+        let mut counts = Self::default();
+        for minute in minutes.iter().skip(index * MINUTES).take(MINUTES) {
+            counts.add(minute);
+        }
+        counts
     }
 
     fn add(&mut self, minute: &Minute) {
@@ -157,7 +164,7 @@ pub fn setting(
     variant.start = RandomQuantity::log_normal(fleet.start, 0.1);
     Setting {
         variants: vec![variant],
-        gateway: ran::gateway(),
+        gateway: Gateway::direct(Router::LeastLoaded),
         gpu_supply: Vec::new(),
         objectives,
         traffic: Traffic::Recorded(requests),
@@ -281,7 +288,8 @@ fn refuse_bursts(calibration: &mut Calibration, by_policy: &[Vec<Tally>], polici
             continue;
         }
         for tallies in &watched {
-            let shares: Vec<f64> = tallies.iter().map(|tally| hour_share(tally, index)).collect();
+            let shares: Vec<f64> =
+                tallies.iter().map(|tally| Counts::of_hour(&tally.minutes, index).share()).collect();
             let (least, most) = (
                 shares.iter().copied().fold(f64::INFINITY, f64::min),
                 shares.iter().copied().fold(0.0, f64::max),
@@ -291,13 +299,6 @@ fn refuse_bursts(calibration: &mut Calibration, by_policy: &[Vec<Tally>], polici
             }
         }
     }
-}
-
-fn hour_share(tally: &Tally, hour: usize) -> f64 {
-    let minutes = tally.minutes.iter().skip(hour * MINUTES).take(MINUTES);
-    let (good, arrived) =
-        minutes.fold((0, 0), |(good, arrived), m| (good + u64::from(m.good), arrived + u64::from(m.arrived)));
-    to_f64(good) / to_f64(arrived.max(1))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! found by least squares over hours of different load.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::WINDOW;
 use super::arrangement::{ARRANGEMENTS, Arrangement};
@@ -10,6 +11,7 @@ use super::ran;
 use super::requests::Drawer;
 use super::shares::Shares;
 use crate::fleet::engine::{Engine, StepTokens, to_f64};
+use crate::fleet::server::Request;
 use crate::measure::Objectives;
 use crate::study::run_on_all_cores;
 
@@ -58,7 +60,7 @@ pub fn fit(history: &History, limits: Limits) -> Option<Fit> {
     let mut best = problem.minimize(start, Arrangement::Random);
     let others: Vec<Arrangement> = ARRANGEMENTS.into_iter().filter(|a| *a != Arrangement::Random).collect();
     let tried = run_on_all_cores(&others, |arrangement| {
-        let residual = problem.residual(best.engine, *arrangement);
+        let residual = problem.residual(best.engine, &problem.requests(*arrangement));
         (*arrangement, norm(&residual))
     });
     let better = tried.into_iter().filter(|(_, residual)| *residual < 0.95 * best.residual);
@@ -155,13 +157,16 @@ struct Problem<'a> {
 }
 
 impl Problem<'_> {
+    fn requests(&self, arrangement: Arrangement) -> Arc<[Request]> {
+        self.drawer.draw(|_| arrangement, 1)
+    }
+
     /// Differences of the simulated to the measured latencies.
-    fn residual(&self, engine: Engine, arrangement: Arrangement) -> Vec<f64> {
-        let requests = self.drawer.draw(|_| arrangement, 1);
+    fn residual(&self, engine: Engine, requests: &Arc<[Request]>) -> Vec<f64> {
         let objectives = Objectives::default();
         let mut all = Vec::new();
         for block in self.blocks {
-            let (simulated, _) = ran::simulate(self.history, engine, &requests, objectives, block.clone());
+            let (simulated, _) = ran::simulate(self.history, engine, requests, objectives, block.clone());
             let measured = &self.history.windows;
             let gaps = simulated.mean_gap(block).zip(measured.mean_gap(block));
             all.push(gaps.map_or(0.0, |(own, real)| GAP_WEIGHT * (own / real).ln()));
@@ -180,20 +185,21 @@ impl Problem<'_> {
 
     /// Gauss-Newton with damping over the logarithms of the times.
     fn minimize(&self, start: Engine, arrangement: Arrangement) -> Fit {
+        let requests = self.requests(arrangement);
         let mut engine = start;
-        let mut residual = self.residual(engine, arrangement);
+        let mut residual = self.residual(engine, &requests);
         let mut damping = 0.1;
         for _ in 0..ITERATIONS {
             let steps = [0, 1, 2, 3];
             let columns = run_on_all_cores(&steps, |i| {
                 let mut by = [0.0; PARAMETERS];
                 by[*i] = DIFFERENCE;
-                let moved = self.residual(changed(engine, by), arrangement);
+                let moved = self.residual(changed(engine, by), &requests);
                 moved.iter().zip(&residual).map(|(m, r)| (m - r) / DIFFERENCE).collect::<Vec<f64>>()
             });
             let Some(step) = newton_step(&columns, &residual, damping) else { break };
             let tried = changed(engine, step.map(|s| s.clamp(-1.0, 1.0)));
-            let next = self.residual(tried, arrangement);
+            let next = self.residual(tried, &requests);
             let (before, after) = (norm(&residual), norm(&next));
             if after < before {
                 (engine, residual) = (tried, next);

@@ -28,64 +28,35 @@ impl std::fmt::Display for ModelKey {
 
 /// Sums over the pods of a model within a cell of time. A cell is as long as the usual scrape interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(from = "[f32; 9]", into = "[f32; 9]")]
-#[schemars(with = "[f32; 9]")]
+#[serde(from = "[f32; 6]", into = "[f32; 6]")]
+#[schemars(with = "[f32; 6]")]
 pub struct Cell {
     /// Requests that arrived.
     pub arrivals: f32,
-    /// Requests that finished.
-    pub finished: f32,
     /// Requests that got their first token.
     pub first_tokens: f32,
     /// Their prompt tokens.
     pub prompt_tokens: f32,
     /// Generated tokens.
     pub generated: f32,
-    /// Requests in batches, the mean over the cell.
-    pub running: f32,
-    /// Sum over the pods of their running requests squared, the mean over the cell.
-    pub running_squared: f32,
     /// Replicas that served, the mean over the cell.
     pub replicas: f32,
     /// Replicas without samples between two scrapes that are too far apart, the mean over the cell.
     pub missing: f32,
 }
 
-impl From<[f32; 9]> for Cell {
-    fn from(row: [f32; 9]) -> Self {
-        let [
-            arrivals,
-            finished,
-            first_tokens,
-            prompt_tokens,
-            generated,
-            running,
-            running_squared,
-            replicas,
-            missing,
-        ] = row;
-        Self {
-            arrivals,
-            finished,
-            first_tokens,
-            prompt_tokens,
-            generated,
-            running,
-            running_squared,
-            replicas,
-            missing,
-        }
+impl From<[f32; 6]> for Cell {
+    fn from([arrivals, first_tokens, prompt_tokens, generated, replicas, missing]: [f32; 6]) -> Self {
+        Self { arrivals, first_tokens, prompt_tokens, generated, replicas, missing }
     }
 }
 
-impl From<Cell> for [f32; 9] {
+impl From<Cell> for [f32; 6] {
     fn from(cell: Cell) -> Self {
-        let row = [
-            cell.arrivals, cell.finished, cell.first_tokens, cell.prompt_tokens, cell.generated,
-            cell.running, cell.running_squared, cell.replicas, cell.missing,
-        ];
+        let Cell { arrivals, first_tokens, prompt_tokens, generated, replicas, missing } = cell;
         // Thousandths suffice, and keep the file short.
-        row.map(|value| (value * 1000.0).round() / 1000.0)
+        [arrivals, first_tokens, prompt_tokens, generated, replicas, missing]
+            .map(|value| (value * 1000.0).round() / 1000.0)
     }
 }
 
@@ -110,8 +81,6 @@ pub struct Windows {
     pub ttft: Histogram,
     /// Mean time between two tokens of each finished request, seconds.
     pub request_gap: Histogram,
-    /// Time between two tokens, one observation for each token, seconds.
-    pub gap: Histogram,
     /// Sum of the times between two tokens, seconds.
     pub gap_seconds: Vec<f32>,
     /// Their number.
@@ -243,13 +212,12 @@ impl History {
             *place = cell;
         }
         let (first, count) = (seconds / WINDOW as usize, self.window_count());
-        let Windows { prompt, output, ttft, request_gap, gap, .. } = &mut self.windows;
+        let Windows { prompt, output, ttft, request_gap, .. } = &mut self.windows;
         for (own, part) in [
             (prompt, chunk.windows.prompt),
             (output, chunk.windows.output),
             (ttft, chunk.windows.ttft),
             (request_gap, chunk.windows.request_gap),
-            (gap, chunk.windows.gap),
         ] {
             own.add(part, first, count);
         }
@@ -291,9 +259,9 @@ impl Histogram {
 
     /// Counts of several windows.
     #[must_use]
-    pub fn sum(&self, windows: Range<usize>) -> Vec<f64> {
+    pub fn sum(&self, windows: impl IntoIterator<Item = usize>) -> Vec<f64> {
         let mut sum = vec![0.0; self.bounds.len() + 1];
-        for row in self.rows.iter().take(windows.end).skip(windows.start) {
+        for row in windows.into_iter().filter_map(|window| self.rows.get(window)) {
             for (sum, count) in sum.iter_mut().zip(row) {
                 *sum += f64::from(*count);
             }
@@ -326,7 +294,7 @@ mod tests {
     fn a_cell_is_a_row_of_rounded_numbers() {
         let cell = Cell { arrivals: 1.0 / 3.0, missing: 2.0, ..Cell::default() };
         let text = serde_json::to_string(&cell).unwrap();
-        assert_eq!(text, "[0.333,0.0,0.0,0.0,0.0,0.0,0.0,0.0,2.0]");
+        assert_eq!(text, "[0.333,0.0,0.0,0.0,0.0,2.0]");
         let read: Cell = serde_json::from_str(&text).unwrap();
         assert!((read.arrivals - 0.333).abs() < 1e-6);
     }

@@ -7,7 +7,7 @@ use super::WINDOW;
 use super::history::{Histogram, History, Windows};
 use crate::fleet::engine::{Engine, to_f64};
 use crate::fleet::server::{Request, ServedRequest};
-use crate::fleet::variant::{Gateway, Router, ScrapeFaults, SlowStart, Variant};
+use crate::fleet::variant::{Gateway, Router, SlowStart, Variant};
 use crate::measure::{Objectives, Tally};
 use crate::policy::SYNC;
 use crate::policy::fixed::Schedule;
@@ -76,21 +76,6 @@ fn prefix_hits(history: &History) -> Vec<(f64, f64)> {
     (0..).zip(hours).map(rate).collect()
 }
 
-/// Requests go to the replica with the fewest, and clients wait for five minutes.
-#[must_use]
-pub fn gateway() -> Gateway {
-    Gateway {
-        router: Router::LeastLoaded,
-        flow_control: None,
-        queue: 10_000,
-        client_timeout: 300.0,
-        grace: 120.0,
-        retries: 0.0,
-        uncounted: 0.0,
-        scrapes: ScrapeFaults::default(),
-    }
-}
-
 /// What the servers of a simulation would have shown in the windows of a part of the history, and the run's tally.
 #[must_use]
 pub fn simulate(
@@ -117,7 +102,7 @@ pub fn simulate(
     }
     let setting = Setting {
         variants: vec![own_variant],
-        gateway: gateway(),
+        gateway: Gateway::direct(Router::LeastLoaded),
         gpu_supply: Vec::new(),
         objectives,
         traffic: Traffic::Recorded(own.into()),

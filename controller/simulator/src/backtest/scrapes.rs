@@ -2,6 +2,7 @@
 //! change of those that it has are the requests that arrived.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::history::{Cell, EngineFacts, ModelKey};
 use super::plan::Span;
@@ -126,9 +127,9 @@ impl Scrapes {
             }
             for pair in scrapes.windows(2) {
                 let [(from, before), (to, after)] = pair else { continue };
-                let times = (*from, *to);
+                let times = *from..*to;
                 if to - from > 2.5 * grid.interval + 1.0 {
-                    spread(grid, times, |cell, share, _| cells[cell].missing += share);
+                    spread(grid, &times, |cell, share, _| cells[cell].missing += share);
                 } else {
                     add(cells, grid, times, &Delta::new(before, after));
                 }
@@ -139,12 +140,12 @@ impl Scrapes {
 }
 
 /// The time before the first scrape of a pod that was not there before, although Prometheus was.
-fn new_pod(scrapes: &[(f64, Scrape)], all: &BTreeSet<i64>, grid: Grid) -> Option<(f64, f64)> {
+fn new_pod(scrapes: &[(f64, Scrape)], all: &BTreeSet<i64>, grid: Grid) -> Option<Range<f64>> {
     let (first, _) = scrapes.first()?;
     let before = first - grid.interval;
     #[expect(clippy::cast_possible_truncation, reason = "times of this century in milliseconds")]
     let [from, to] = [before - grid.interval, before].map(|at| (at * 1000.0) as i64);
-    all.range(from..to).next().map(|_| (before, *first))
+    all.range(from..to).next().map(|_| before..*first)
 }
 
 fn observe(facts: &mut EngineFacts, scrape: &Scrape) {
@@ -160,11 +161,9 @@ fn observe(facts: &mut EngineFacts, scrape: &Scrape) {
 /// What a pod did between two scrapes.
 struct Delta {
     arrivals: f64,
-    finished: f64,
     first_tokens: f64,
     prompt_tokens: f64,
     generated: f64,
-    running: f64,
 }
 
 impl Delta {
@@ -180,52 +179,44 @@ impl Delta {
         Self {
             // Requests that clients give up leave without being counted.
             arrivals: (finished + after.in_flight() - before.in_flight()).max(0.0),
-            finished,
             first_tokens: difference(Counter::FirstTokens),
             prompt_tokens: difference(Counter::PromptTokens),
             generated: difference(Counter::Generated),
-            running: f64::midpoint(before.get(Counter::Running), after.get(Counter::Running)),
         }
     }
 
     fn since_start(scrape: &Scrape) -> Self {
-        let finished = scrape.get(Counter::Finished);
         Self {
-            arrivals: finished + scrape.in_flight(),
-            finished,
+            arrivals: scrape.get(Counter::Finished) + scrape.in_flight(),
             first_tokens: scrape.get(Counter::FirstTokens),
             prompt_tokens: scrape.get(Counter::PromptTokens),
             generated: scrape.get(Counter::Generated),
-            running: scrape.get(Counter::Running),
         }
     }
 }
 
 /// Adds the work between two scrapes to the cells in proportion to the time in each.
-fn add(cells: &mut [Cell], grid: Grid, times: (f64, f64), delta: &Delta) {
-    spread(grid, times, |i, covered, share| {
+fn add(cells: &mut [Cell], grid: Grid, times: Range<f64>, delta: &Delta) {
+    spread(grid, &times, |i, covered, share| {
         let cell = &mut cells[i];
         let part = |value: f64| to_f32(value * f64::from(share));
         cell.arrivals += part(delta.arrivals);
-        cell.finished += part(delta.finished);
         cell.first_tokens += part(delta.first_tokens);
         cell.prompt_tokens += part(delta.prompt_tokens);
         cell.generated += part(delta.generated);
-        cell.running += to_f32(delta.running) * covered;
-        cell.running_squared += to_f32(delta.running * delta.running) * covered;
         cell.replicas += covered;
     });
 }
 
 /// Calls for each cell that overlaps a time: its index, the covered share of the cell, and the share of the time.
-fn spread(grid: Grid, (from, to): (f64, f64), mut each: impl FnMut(usize, f32, f32)) {
+fn spread(grid: Grid, times: &Range<f64>, mut each: impl FnMut(usize, f32, f32)) {
     let (start, step) = (seconds_since(grid.span.from), f64::from(grid.step));
     let end = seconds_since(grid.span.to);
-    let (first, last) = (from.max(start), to.min(end));
+    let (first, last) = (times.start.max(start), times.end.min(end));
     if last <= first {
         return;
     }
-    let length = to - from;
+    let length = times.end - times.start;
     let mut at = first;
     while at < last {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the span")]
@@ -294,7 +285,7 @@ mod tests {
         let all = scrapes("p", &[(0.0, 5.0, 2.0, 0.0), (15.0, 6.0, 3.0, 1.0), (30.0, 10.0, 0.0, 0.0)]);
         let cells = cells(&all, grid(0, 30));
         assert_eq!(arrivals(&cells), [3.0, 0.0]);
-        assert!((cells[0].replicas - 1.0).abs() < 1e-6 && (cells[0].running - 2.5).abs() < 1e-6, "{cells:?}");
+        assert!((cells[0].replicas - 1.0).abs() < 1e-6, "{cells:?}");
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! Shares of requests up to a time, from the buckets of histograms.
 
-use std::ops::Range;
-
 use super::history::Histogram;
 
 /// Requests of some windows, cumulated.
@@ -17,7 +15,7 @@ pub struct Shares {
 impl Shares {
     /// `None` without requests.
     #[must_use]
-    pub fn new(histogram: &Histogram, windows: Range<usize>) -> Option<Self> {
+    pub fn new(histogram: &Histogram, windows: impl IntoIterator<Item = usize>) -> Option<Self> {
         let counts = histogram.sum(windows);
         let count: f64 = counts.iter().sum();
         if count <= 0.0 || histogram.bounds.is_empty() {

@@ -32,11 +32,9 @@ pub enum Figure {
     Ttft,
     /// Mean time between tokens of requests.
     RequestGap,
-    /// Time between tokens.
-    Gap,
-    /// Sum of the latter.
+    /// Sum of the times between tokens.
     GapSeconds,
-    /// Number of the latter.
+    /// Number of these times.
     Gaps,
     /// Prompt tokens in the prefix cache.
     PrefixHits,
@@ -78,12 +76,11 @@ impl Counter {
 
 impl Figure {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 8] = [
         Self::Prompt,
         Self::Output,
         Self::Ttft,
         Self::RequestGap,
-        Self::Gap,
         Self::GapSeconds,
         Self::Gaps,
         Self::PrefixHits,
@@ -93,7 +90,7 @@ impl Figure {
     /// Whether it has buckets.
     #[must_use]
     pub fn is_histogram(self) -> bool {
-        matches!(self, Self::Prompt | Self::Output | Self::Ttft | Self::RequestGap | Self::Gap)
+        matches!(self, Self::Prompt | Self::Output | Self::Ttft | Self::RequestGap)
     }
 
     /// Its metrics over all model servers, the current names first.
@@ -104,7 +101,6 @@ impl Figure {
             Self::Output => lengths(ServerSignal::OutputSum),
             Self::Ttft => names(ServerSignal::FirstToken, "_bucket"),
             Self::RequestGap => vec!["vllm:request_time_per_output_token_seconds_bucket".to_owned()],
-            Self::Gap => names(ServerSignal::TokenGap, "_bucket"),
             Self::GapSeconds => names(ServerSignal::TokenGap, "_sum"),
             Self::Gaps => names(ServerSignal::TokenGap, "_count"),
             Self::PrefixHits => names(ServerSignal::PrefixHits, ""),

@@ -107,6 +107,23 @@ pub struct Gateway {
     pub scrapes: ScrapeFaults,
 }
 
+impl Gateway {
+    /// Without flow control. Clients wait for five minutes and do not retry.
+    #[must_use]
+    pub fn direct(router: Router) -> Self {
+        Self {
+            router,
+            flow_control: None,
+            queue: 10_000,
+            client_timeout: 300.0,
+            grace: 120.0,
+            retries: 0.0,
+            uncounted: 0.0,
+            scrapes: ScrapeFaults::default(),
+        }
+    }
+}
+
 /// Either limit makes a replica full.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Saturation {
