@@ -21,7 +21,7 @@ pub use cycle::engine::{Actuation, CycleProgress, Engine, EngineConfig, EngineMe
 pub use model::conditions::ConditionDraft;
 pub use model::published::{Published, PublishedVariant, Reader, StatusTargets};
 pub use model::refusals::Refusals;
-pub use observe::crd::warn_if_crd_outdated;
+pub use observe::crd::report_crd;
 pub use observe::metrics_api::watch_metrics_api;
 pub use observe::pools::InferencePools;
 pub use observe::variants::{Ownership, OwnershipView, is_excluded as namespace_is_excluded};

@@ -245,6 +245,12 @@ impl Decision {
     pub fn key(&self) -> VariantKey {
         VariantKey { namespace: self.namespace.clone(), name: self.variant.clone() }
     }
+
+    /// Key of its model.
+    #[must_use]
+    pub fn model_key(&self) -> ModelKey {
+        ModelKey::new(&self.namespace, &self.model_id)
+    }
 }
 
 /// Namespace and name of a `VariantAutoscaling`.
@@ -254,6 +260,23 @@ pub struct VariantKey {
     pub namespace: String,
     /// Name.
     pub name: String,
+}
+
+/// All variants with one `modelID` in one namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ModelKey {
+    /// Namespace.
+    pub namespace: String,
+    /// `spec.modelID`.
+    pub model_id: String,
+}
+
+impl ModelKey {
+    /// Key of a model.
+    #[must_use]
+    pub fn new(namespace: &str, model_id: &str) -> Self {
+        Self { namespace: namespace.to_owned(), model_id: model_id.to_owned() }
+    }
 }
 
 /// Result of one cycle. Its JSON is the output of `wva decide -o json`.

@@ -18,10 +18,11 @@ use super::layers::EffectiveMaps;
 use super::parsed_map::ParsedMap;
 use super::reloads::ConfigReloads;
 use super::service_classes::{ModelClasses, ServiceClasses};
-use crate::model::keys::{ModelKey, NamedPickers};
+use crate::model::keys::NamedPickers;
 use crate::model::published::PublishedVariant;
 use crate::observe::variants::ManagedVariant;
 use crate::observe::watches::NamespaceFacts;
+use wva_scaling::ModelKey;
 
 /// Analyzer of a model without a saturation map. In a map, an entry without an analyzer means `percentage`, as in llm-d WVA.
 const ANALYZER_WITHOUT_MAP: AnalyzerName = AnalyzerName::Throughput;

@@ -18,7 +18,6 @@ use wva_scaling::snapshot::{
     AnalyzerName, Config, MetricsAge, Model, Pending, PendingState, QueueFigures, ScaleObstacles,
     SchedulerQueue, Variant, WakeObstacle,
 };
-use wva_scaling::units::Amount;
 use wva_scaling::{Snapshot, VariantKey};
 
 use self::gpus::GpuInputs;
@@ -30,7 +29,7 @@ use crate::collect::sample::Samples;
 use crate::cycle::evidence::Evidence;
 use crate::cycle::follow::FollowState;
 use crate::cycle::memory::{Memory, VariantMemory};
-use crate::model::keys::{ModelKey, PodKey, Replicas};
+use crate::model::keys::{PodKey, Replicas};
 use crate::model::moment::{Moment, truncate_to_millis};
 use crate::observe::autoscaler_index::AutoscalerIndex;
 use crate::observe::pods::{self, UnreadyPods, WorkloadPod};
@@ -38,6 +37,7 @@ use crate::observe::variants::ManagedVariant;
 use crate::observe::watches::variant::ParsedSpec;
 use crate::observe::watches::{Watches, Workload};
 use crate::observe::{bounds, workloads};
+use wva_scaling::ModelKey;
 
 /// Time for some scrapes, a round of queries, and Prometheus service discovery.
 const FIRST_METRICS: SignedDuration = SignedDuration::from_mins(3);
@@ -331,17 +331,11 @@ fn add_progress(
     (unready, podless): (&UnreadyPods, PendingState),
     at: Moment,
 ) {
-    let desired = remembered.desired(replicas.current, at.now);
     variant.current = replicas.current;
-    variant.current_for = remembered.track_current(replicas.current, at.now);
     variant.ready = Some(replicas.ready);
-    variant.desired = desired.map(|d| d.target);
-    variant.desired_before = desired.and_then(|d| d.before);
-    variant.desired_age = desired.map(|d| d.age);
     variant.pending = Some(remembered.pending(replicas, unready, podless, at));
-    variant.woken_ago = remembered.woken_ago(at.now);
-    variant.returned = remembered.returned(at.now);
-    variant.remembered_capacity = remembered.capacity().and_then(|c| Amount::try_from(c).ok());
+    remembered.decided.observe(replicas.current, at.now);
+    remembered.decided.complete(variant, at.now);
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use wva_scaling::units::Fraction;
 use crate::collect::Answer;
 use crate::collect::histogram::{Bucket, LatencyCounts, count_in_time};
 use crate::collect::signals::{BucketRow, LATENCY_WINDOW, Query};
-use crate::model::keys::ModelKey;
+use wva_scaling::ModelKey;
 
 /// Most periods of a model and objective: a day.
 const MAX_PERIODS: usize = 288;

@@ -5,24 +5,21 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use wva_crds::entries::ScaleToZero;
+use wva_scaling::control_loop::Idleness;
 use wva_scaling::snapshot::{MetricsAge, Model, SchedulerQueue};
 use wva_scaling::units::Amount;
 
 use crate::collect::sample::Samples;
 use crate::collect::signals::{Query, Retention};
-use crate::model::keys::ModelKey;
 use crate::model::moment::{Moment, truncate_to_millis};
+use wva_scaling::ModelKey;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Evidence(BTreeMap<ModelKey, ModelEvidence>);
 
 #[derive(Clone, Copy, Debug)]
 struct ModelEvidence {
-    tracked_since: Instant,
-    /// Time since which no sample has shown activity.
-    idle_since: Instant,
-    /// The newest that showed activity or idleness.
-    last_sample: Instant,
+    idleness: Idleness<Instant>,
     /// Even if the pod is gone.
     newest_pod_created: Option<Timestamp>,
     /// Time of the newest known count of completed requests.
@@ -47,34 +44,29 @@ impl Evidence {
         (ages, at): (&MetricsAge, Moment),
     ) {
         let id = ModelKey::new(&model.namespace, &model.model_id);
-        let new = ModelEvidence {
-            tracked_since: at.now,
-            idle_since: at.now,
-            last_sample: at.now,
-            newest_pod_created: None,
-            counted_at: None,
-        };
+        let new =
+            ModelEvidence { idleness: Idleness::new(at.now), newest_pod_created: None, counted_at: None };
         let evidence = self.0.entry(id).or_insert(new);
         let activity = activity(model, samples, ages);
         evidence.newest_pod_created = evidence.newest_pod_created.max(newest_pod);
         if activity != Activity::Unknown {
             // Another cycle on the same sample changes nothing.
             let taken = samples.last_round_for(&model.namespace).unwrap_or(at.now);
-            evidence.update(activity == Activity::Busy, taken, ages.stale.get());
+            evidence.idleness.update(activity == Activity::Busy, taken, ages.stale.get());
         }
         evidence.counted_at = None;
         if !to_zero.enabled {
             return;
         }
-        let since = |then: Instant| Some(truncate_to_millis(at.now.saturating_duration_since(then)));
         let retention = Retention::new(to_zero.retention.get());
         let counted = samples.completed(&model.namespace, &model.model_id, retention);
         let counted = counted.filter(|seen| seen.age(at.now) <= ages.stale.get());
         evidence.counted_at = counted.map(|seen| seen.at);
         model.requests_in_retention = counted.and_then(|seen| Amount::try_from(seen.value).ok());
-        model.tracked_for = since(evidence.tracked_since);
-        model.since_activity =
-            since(if activity == Activity::Unknown { at.now } else { evidence.idle_since });
+        model.tracked_for = Some(truncate_to_millis(evidence.idleness.tracked_for(at.now)));
+        let idle =
+            if activity == Activity::Unknown { Duration::ZERO } else { evidence.idleness.idle_for(at.now) };
+        model.since_activity = Some(truncate_to_millis(idle));
         // A creation time in the future counts as now.
         let age = |created| Duration::try_from(at.wall.duration_since(created)).unwrap_or_default();
         model.since_pod_start = evidence.newest_pod_created.map(|created| truncate_to_millis(age(created)));
@@ -82,7 +74,7 @@ impl Evidence {
 
     pub(crate) fn restart_idle_period(&mut self, model: &ModelKey, now: Instant) {
         if let Some(evidence) = self.0.get_mut(model) {
-            evidence.idle_since = now;
+            evidence.idleness.restart(now);
         }
     }
 
@@ -93,25 +85,13 @@ impl Evidence {
     /// Moves all evidence into the past.
     #[cfg(test)]
     pub(crate) fn age(&mut self, time: Duration) {
-        let earlier = |then: &mut Instant| *then = then.checked_sub(time).unwrap();
-        for ModelEvidence { tracked_since, idle_since, .. } in self.0.values_mut() {
-            earlier(tracked_since);
-            earlier(idle_since);
+        for evidence in self.0.values_mut() {
+            evidence.idleness.age(|then| then.checked_sub(time).unwrap());
         }
     }
 
     pub(crate) fn retain(&mut self, keep: impl Fn(&ModelKey) -> bool) {
         self.0.retain(|id, _| keep(id));
-    }
-}
-
-impl ModelEvidence {
-    /// Idleness does not last across a gap.
-    fn update(&mut self, is_busy: bool, taken: Instant, longest_gap: Duration) {
-        if is_busy || taken.saturating_duration_since(self.last_sample) > longest_gap {
-            self.idle_since = self.idle_since.max(taken);
-        }
-        self.last_sample = self.last_sample.max(taken);
     }
 }
 

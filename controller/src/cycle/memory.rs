@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use wva_crds::GoDuration;
 use wva_runtime::age;
-use wva_scaling::snapshot::{Mode, Pending, PendingState, ReturnedReplicas};
-use wva_scaling::{Decision, Reason, Step, VariantKey, VariantState};
+use wva_scaling::VariantKey;
+use wva_scaling::control_loop::VariantMemory as DecidedMemory;
+use wva_scaling::snapshot::{Mode, Pending, PendingState};
 
 pub(crate) use self::cold_start::ColdStart;
 use wva_objects::WorkloadKey;
@@ -21,7 +21,7 @@ use crate::cycle::evidence::Evidence;
 use crate::cycle::follow::FollowState;
 use crate::cycle::pending::PendingTracker;
 use crate::model::keys::Replicas;
-use crate::model::moment::{Moment, truncate_to_millis};
+use crate::model::moment::Moment;
 use crate::model::refusals::Refusals;
 use crate::model::reported::{Problem, ReportedState};
 use crate::observe::pods::UnreadyPods;
@@ -38,33 +38,19 @@ pub(crate) struct Memory {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct VariantMemory {
     uid: String,
-    /// Target of an analysis or the status.
-    desired: Option<(VariantState, Instant)>,
+    /// What a decision needs to know of those before.
+    pub(crate) decided: DecidedMemory<Instant>,
     /// Seen by this or an earlier process.
     pub target_seen: bool,
     workload: Option<WorkloadKey>,
     unready: PendingTracker,
     not_carried_out: Option<StalledTarget>,
-    current: Option<LastReplicas>,
-    /// When it was scaled up from 0, until a replica reports.
-    woken: Option<Instant>,
     failed_wake: bool,
     pub(crate) cold_start: ColdStart,
-    /// What it gave back last, and when.
-    returned: Option<(ReturnedReplicas, Instant)>,
     /// State that the status reported first.
     inherited: ReportedState,
     pub(crate) follow: FollowState,
     pub(crate) need: NeedState,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LastTarget {
-    pub(crate) target: u32,
-    /// Target before the scale-down that is being carried out.
-    pub(crate) before: Option<u32>,
-    /// Time without progress towards the target.
-    pub(crate) age: GoDuration,
 }
 
 /// Target that was not carried out, and the unchanged replicas.
@@ -72,12 +58,6 @@ pub(crate) struct LastTarget {
 struct StalledTarget {
     target: u32,
     current: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct LastReplicas {
-    current: u32,
-    since: Option<Instant>,
 }
 
 impl Memory {
@@ -131,17 +111,9 @@ impl VariantMemory {
         let set_by_hand = managed.spec().is_ok_and(|d| matches!(d.mode, Mode::Paused | Mode::Fixed(_)));
         let recent = recent.filter(|_| !*unanalyzed || set_by_hand);
         let target = recent.and_then(|a| u32::try_from(a.num_replicas).ok());
-        let state = |desired| VariantState {
-            desired,
-            before: None,
-            current: desired,
-            desired_age: GoDuration::default(),
-            capacity: None,
-        };
         Self {
             uid: managed.uid.clone(),
-            desired: target.map(|desired| (state(desired), now)),
-            woken: wake_from_status(managed, now, wall),
+            decided: DecidedMemory::inherited(target, wake_from_status(managed, now, wall), now),
             cold_start: ColdStart::from_status(*cold_start),
             target_seen: *target_seen,
             // The problem lasts until the replicas or the target change, across leaders.
@@ -175,7 +147,7 @@ impl VariantMemory {
     /// Keeps that the workload was seen.
     pub(crate) fn clear_target(&mut self) {
         self.unready = PendingTracker::default();
-        self.desired = None;
+        self.decided.clear_target();
     }
 
     pub(crate) fn pending(
@@ -188,85 +160,16 @@ impl VariantMemory {
         self.unready.pending(replicas, pods, podless, at)
     }
 
-    /// Returns the time since the count last changed.
-    pub(crate) fn track_current(&mut self, current: u32, now: Instant) -> Option<GoDuration> {
-        let since = match self.current {
-            Some(before) if before.current == current => before.since,
-            Some(_) => Some(now),
-            None => None,
-        };
-        self.current = Some(LastReplicas { current, since });
-        since.map(|at| truncate_to_millis(now.saturating_duration_since(at)))
-    }
-
     pub(crate) fn inherited(&self) -> &ReportedState {
         &self.inherited
-    }
-
-    #[must_use]
-    pub(crate) fn has_target(&self) -> bool {
-        self.desired.is_some()
-    }
-
-    /// Includes its time without progress.
-    #[must_use]
-    pub(crate) fn desired(&self, current: u32, now: Instant) -> Option<LastTarget> {
-        let (state, at) = self.desired.as_ref()?;
-        let age = state.desired_age_after(now.saturating_duration_since(*at), current);
-        Some(LastTarget { target: state.desired, before: state.before, age })
-    }
-
-    /// `None` once a replica has reported.
-    #[must_use]
-    pub(crate) fn woken_ago(&self, now: Instant) -> Option<GoDuration> {
-        self.woken.map(|at| truncate_to_millis(now.saturating_duration_since(at)))
     }
 
     /// Whether requests failed since the variant was scaled up from 0, until a replica reports. `failed_at`: the last
     /// failure after a time.
     pub(crate) fn track_failed_wake(&mut self, failed_at: impl FnOnce(Instant) -> Option<Instant>) -> bool {
-        self.failed_wake = self.woken.is_some_and(|since| self.failed_wake || failed_at(since).is_some());
+        self.failed_wake =
+            self.decided.woken().is_some_and(|since| self.failed_wake || failed_at(since).is_some());
         self.failed_wake
-    }
-
-    /// A bound alone does not count. The time runs on while the step is carried out, and restarts if it is decided
-    /// again after the hold.
-    pub(crate) fn track_wake(&mut self, decision: &Decision, hold: Duration, now: Instant) {
-        let acts = matches!(decision.mode, Mode::Auto | Mode::Fixed(_));
-        let is_over = self.woken.is_none_or(|at| now.saturating_duration_since(at) >= hold);
-        if decision.current > 0 {
-            self.woken = self.woken.filter(|_| decision.reporting == 0);
-        } else if !acts || decision.target() == 0 {
-            self.woken = None;
-        } else if is_over && decision.wants_more() {
-            self.woken = Some(now);
-        }
-    }
-
-    pub(crate) fn track_returned(&mut self, decision: &Decision, now: Instant) {
-        let of_step = |step: &Step| {
-            let Reason::YieldsTo { yielded } = &step.reason else { return None };
-            // Zero if it only cannot grow.
-            let replicas = decision.current.saturating_sub(step.after);
-            let (namespace, model_id) = (yielded.namespace.clone(), yielded.model_id.clone());
-            let ago = GoDuration::default();
-            (replicas > 0).then_some(ReturnedReplicas { namespace, model_id, replicas, ago })
-        };
-        if let Some(returned) = decision.steps.iter().find_map(of_step) {
-            self.returned = Some((returned, now));
-        }
-    }
-
-    /// While the GPUs are kept.
-    pub(crate) fn returned(&self, now: Instant) -> Option<ReturnedReplicas> {
-        let (returned, at) = self.returned.clone()?;
-        let ago = truncate_to_millis(now.saturating_duration_since(at));
-        Some(ReturnedReplicas { ago, ..returned }).filter(ReturnedReplicas::is_kept)
-    }
-
-    #[must_use]
-    pub(crate) fn capacity(&self) -> Option<f64> {
-        self.desired.as_ref()?.0.capacity
     }
 
     /// `ended`: target that a decision gave up now. It is kept until the workload or the target changes, so that
@@ -285,25 +188,6 @@ impl VariantMemory {
             _ => {}
         }
         self.not_carried_out.map(|stalled| stalled.target)
-    }
-
-    /// `is_echo`: the target only repeats the replicas, because no analysis succeeded. It is not kept.
-    pub(crate) fn record_decision(
-        &mut self,
-        mut state: VariantState,
-        mode: Mode,
-        is_echo: bool,
-        now: Instant,
-    ) {
-        if mode != Mode::Auto {
-            // No step is carried out in this mode, so none is late when the mode becomes `auto`.
-            state.desired_age = GoDuration::default();
-        }
-        // In modes `paused` and `fixed` any published target is a target.
-        let is_echo = is_echo && matches!(mode, Mode::Auto | Mode::Recommend);
-        if !(is_echo && self.desired.is_none()) {
-            self.desired = Some((state, now));
-        }
     }
 }
 

@@ -1,9 +1,9 @@
-//! Keys of pods and models, and replica counts.
+//! Keys of pods, and replica counts.
 
 use std::collections::BTreeMap;
 
 use wva_crds::entries::EndpointPicker;
-use wva_scaling::Decision;
+use wva_scaling::ModelKey;
 
 /// Namespace and name of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,26 +16,6 @@ impl PodKey {
     #[must_use]
     pub(crate) fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.to_owned(), name: name.to_owned() }
-    }
-}
-
-/// All variants with one `modelID` in one namespace.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ModelKey {
-    pub namespace: String,
-    /// `spec.modelID`.
-    pub model_id: String,
-}
-
-impl ModelKey {
-    #[must_use]
-    pub(crate) fn new(namespace: &str, model_id: &str) -> Self {
-        Self { namespace: namespace.to_owned(), model_id: model_id.to_owned() }
-    }
-
-    #[must_use]
-    pub(crate) fn for_decision(decision: &Decision) -> Self {
-        Self::new(&decision.namespace, &decision.model_id)
     }
 }
 

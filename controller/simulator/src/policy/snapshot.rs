@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use wva_crds::GoDuration;
+use wva_scaling::control_loop::VariantMemory;
 use wva_scaling::snapshot::{
     Attainment, GpuCount, HpaTolerance, Lateness, Model, Pending, PendingState, QueueFigures, Replica,
     SchedulerQueue, Variant, WorkSample,
 };
 use wva_scaling::units::{Amount, Cost, KvUsage, QueueLength};
 
-use super::activity::Activity;
+use super::activity::{Activity, Seconds};
 use super::hpa::Behavior;
 use super::{FleetView, Peaks, PickerQueue, Pod};
 use crate::fleet::engine::to_f64;
@@ -21,27 +22,9 @@ pub(super) const MODEL: &str = "model";
 /// See [`MODEL`].
 pub(super) const NAMESPACE: &str = "simulated";
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Desired {
-    pub(super) target: u32,
-    /// Before the scale-down that is being carried out.
-    pub(super) before: Option<u32>,
-    /// Time without progress towards it.
-    pub(super) age: GoDuration,
-}
-
-/// State from the last cycle.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Memory {
-    pub(super) desired: Option<Desired>,
-    pub(super) capacity: Option<f64>,
-    pub(super) woken: Option<f64>,
-    pub(super) current_for: Option<f64>,
-}
-
-pub(super) fn model(
+pub(super) fn model<'m>(
     view: &FleetView<'_>,
-    memory: &[Memory],
+    memory: impl Iterator<Item = &'m VariantMemory<Seconds>>,
     behavior: &Behavior,
     activity: &Activity,
     lateness: [Option<Lateness>; 2],
@@ -57,36 +40,30 @@ pub(super) fn model(
         requests_in_retention: Some(amount(to_f64(activity.completed()))),
         scheduler_queue: queue,
         wake_obstacle: None,
-        tracked_for: Some(seconds(view.now)),
-        since_activity: Some(seconds(activity.idle(view.now))),
+        tracked_for: Some(activity.idleness.tracked_for(Seconds(view.now)).into()),
+        since_activity: Some(activity.idleness.idle_for(Seconds(view.now)).into()),
         since_pod_start: view.newest_pod_age().map(seconds),
         lateness: lateness[0],
         itl_lateness: lateness[1],
         attainment: Attainment::default(),
         router: None,
-        variants: memory.iter().enumerate().map(|(v, m)| variant(view, v, *m, behavior)).collect(),
+        variants: memory.enumerate().map(|(v, m)| variant(view, v, m, behavior)).collect(),
     }
 }
 
-fn variant(view: &FleetView<'_>, v: usize, memory: Memory, behavior: &Behavior) -> Variant {
+fn variant(view: &FleetView<'_>, v: usize, memory: &VariantMemory<Seconds>, behavior: &Behavior) -> Variant {
     let fleet_variant = &view.variants()[v];
     let tolerance = HpaTolerance { up: behavior.scale_up.tolerance, down: behavior.scale_down.tolerance };
     let running: usize = view.pods(v).map(|p| p.newest().running).sum();
-    Variant {
+    let mut variant = Variant {
         name: fleet_variant.name.clone(),
         accelerator: Some(fleet_variant.accelerator.clone()),
         cost: Cost::try_from(fleet_variant.cost).unwrap_or_default(),
         current: view.current(v),
         ready: Some(view.ready(v)),
-        desired: memory.desired.map(|desired| desired.target),
-        desired_before: memory.desired.and_then(|desired| desired.before),
-        desired_age: memory.desired.map(|desired| desired.age),
-        current_for: memory.current_for.map(seconds),
         min: Some(fleet_variant.min),
         max: Some(fleet_variant.max),
         hpa_tolerance: Some(tolerance),
-        woken_ago: memory.woken.map(|at| seconds(view.now - at)),
-        remembered_capacity: memory.capacity.map(amount),
         pending: Some(view.pending(v).map(pending).collect()),
         running: Some(amount(to_f64(running as u64))),
         cold_start: view.cold_start(v).map(seconds),
@@ -95,7 +72,9 @@ fn variant(view: &FleetView<'_>, v: usize, memory: Memory, behavior: &Behavior) 
         role: fleet_variant.role,
         replicas: view.pods(v).map(|p| replica(view, v, p)).collect(),
         ..Variant::default()
-    }
+    };
+    memory.complete(&mut variant, Seconds(view.now));
+    variant
 }
 
 /// What its server is started with, before the arguments of the scenario.

@@ -1,22 +1,23 @@
 //! wva as it is deployed: samples every 30 s, `decide` every cycle and early if a sample shows growth, and an HPA that
 //! follows the target.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
 use wva_crds::entries::ScaleToZero;
-use wva_scaling::snapshot::{
-    ComputeBounds, Config, Inventory, Lateness, SaturationEntry, ScaleToZeroEntry, ThroughputMemory,
+use wva_scaling::control_loop::{
+    Early, InForce, Loop, VariantMemory, decide_early, models_to_grow, models_to_wake,
 };
-use wva_scaling::{Decision, Outcome, Snapshot, VariantKey, VariantState, decide};
+use wva_scaling::snapshot::{Config, Inventory, Lateness, SaturationEntry, ScaleToZeroEntry};
+use wva_scaling::{Decision, ModelKey, Outcome, Snapshot, VariantKey, decide};
 
-use super::activity::Activity;
+use super::activity::{Activity, Seconds};
 use super::autoscaler::external_value;
 use super::hpa::{Behavior, Hpa};
-use super::snapshot::{Desired, Memory, NAMESPACE, model};
+use super::snapshot::{MODEL, NAMESPACE, model};
 use super::{FleetView, Policy, is_due};
 use crate::fleet::GpuUsage;
 use crate::fleet::latency::LateCounts;
@@ -67,22 +68,39 @@ impl Default for Settings {
 pub struct Wva {
     config: Config,
     settings: Settings,
-    accelerators: Vec<String>,
-    keys: Vec<VariantKey>,
-    states: Vec<Option<(VariantState, f64)>>,
-    woken: Vec<Option<f64>>,
-    remembered: Vec<ComputeBounds>,
-    /// State learnt by the throughput analyzer.
-    learned: Vec<ThroughputMemory>,
-    /// Seconds.
-    learned_at: f64,
+    variants: Vec<ManagedVariant>,
+    control_loop: Loop<Seconds>,
     /// First tokens and times between two, against the objectives that are stated.
     trackers: [Option<LatencyTracker>; 2],
-    last: Vec<Option<Decision>>,
-    hpas: Vec<Hpa>,
+    in_force: Option<Published>,
     activity: Activity,
-    /// Snapshots of the cycles, if they are recorded.
+    /// Snapshots of the decisions, if they are recorded.
     recorded: Option<Vec<Snapshot>>,
+}
+
+/// A variant, as a controller and its HPA know it.
+struct ManagedVariant {
+    key: VariantKey,
+    accelerator: String,
+    memory: VariantMemory<Seconds>,
+    hpa: Hpa,
+}
+
+impl ManagedVariant {
+    fn new(variant: &Variant, behavior: &Behavior) -> Self {
+        Self {
+            key: VariantKey { namespace: NAMESPACE.to_owned(), name: variant.name.clone() },
+            accelerator: variant.accelerator.clone(),
+            memory: VariantMemory::default(),
+            hpa: Hpa::new(behavior.clone(), variant.min, variant.max),
+        }
+    }
+}
+
+/// The decisions in force, and their snapshot.
+struct Published {
+    snapshot: Snapshot,
+    decisions: BTreeMap<VariantKey, Decision>,
 }
 
 impl Wva {
@@ -98,21 +116,14 @@ impl Wva {
             ..Config::default()
         };
         let retention = ScaleToZero::with_default(false).with(&settings.scale_to_zero).retention;
-        let key = |v: &Variant| VariantKey { namespace: NAMESPACE.to_owned(), name: v.name.clone() };
         Self {
             config,
             settings: settings.clone(),
-            accelerators: variants.iter().map(|v| v.accelerator.clone()).collect(),
-            keys: variants.iter().map(key).collect(),
-            states: vec![None; variants.len()],
-            woken: vec![None; variants.len()],
-            remembered: Vec::new(),
-            learned: Vec::new(),
-            learned_at: 0.0,
+            variants: variants.iter().map(|v| ManagedVariant::new(v, &settings.behavior)).collect(),
+            control_loop: Loop::default(),
             trackers: LatencyTracker::of(&settings.saturation),
-            last: vec![None; variants.len()],
-            hpas: variants.iter().map(|v| Hpa::new(settings.behavior.clone(), v.min, v.max)).collect(),
-            activity: Activity::new(retention.get().as_secs_f64(), variants.len()),
+            in_force: None,
+            activity: Activity::new(retention.get().as_secs_f64()),
             recorded: None,
         }
     }
@@ -128,83 +139,80 @@ impl Wva {
         self.recorded.iter().flatten()
     }
 
-    /// The snapshot that the controller would assemble.
+    /// The snapshot that the controller would assemble for a cycle.
     #[must_use]
     pub fn snapshot(&self, view: &FleetView<'_>) -> Snapshot {
-        let memory = (0..self.keys.len()).map(|v| self.memory(view, v)).collect::<Vec<_>>();
-        let mut config = self.config.clone();
-        config.inventory = self.settings.limited_mode.then(|| self.inventory(view));
-        let lateness = self.trackers.map(|tracker| tracker.map(|t| t.lateness));
-        let model = model(view, &memory, &self.settings.behavior, &self.activity, lateness);
-        let elapsed = Duration::from_secs_f64((view.now - self.learned_at).max(0.0));
-        let learned = self.learned.iter().map(|l| l.clone().aged_by(elapsed)).collect();
-        Snapshot { now: None, config, remembered: self.remembered.clone(), learned, models: vec![model] }
+        self.assemble(view, self.control_loop.begin(self.config.clone(), Seconds(view.now)))
     }
 
-    fn memory(&self, view: &FleetView<'_>, v: usize) -> Memory {
-        let desired = self.states[v].map(|(state, at)| {
-            let elapsed = Duration::from_secs_f64((view.now - at).max(0.0));
-            let age = state.desired_age_after(elapsed, view.current(v));
-            Desired { target: state.desired, before: state.before, age }
-        });
-        let capacity = self.states[v].and_then(|(state, _)| state.capacity);
-        let current_for = self.activity.current_for(v, view.now);
-        Memory { desired, capacity, woken: self.woken[v], current_for }
+    fn assemble(&self, view: &FleetView<'_>, mut known: Snapshot) -> Snapshot {
+        known.config.inventory = self.settings.limited_mode.then(|| self.inventory(view));
+        let lateness = self.trackers.map(|tracker| tracker.map(|t| t.lateness));
+        let memory = self.variants.iter().map(|v| &v.memory);
+        let model = model(view, memory, &self.settings.behavior, &self.activity, lateness);
+        Snapshot { models: vec![model], ..known }
     }
 
     fn inventory(&self, view: &FleetView<'_>) -> BTreeMap<String, Inventory> {
-        let known = |a: &String| {
-            let GpuUsage { limit, in_use } = view.gpu_usage(a)?;
-            Some((a.clone(), Inventory { limit: limit.into(), used: in_use.into() }))
+        let known = |v: &ManagedVariant| {
+            let GpuUsage { limit, in_use } = view.gpu_usage(&v.accelerator)?;
+            Some((v.accelerator.clone(), Inventory { limit: limit.into(), used: in_use.into() }))
         };
-        self.accelerators.iter().filter_map(known).collect()
+        self.variants.iter().filter_map(known).collect()
     }
 
-    /// Applies all decisions in a cycle; early, only if a model begins to need more.
-    fn cycle(&mut self, view: &FleetView<'_>, early: bool) {
+    fn cycle(&mut self, view: &FleetView<'_>) {
         let snapshot = self.snapshot(view);
-        let decided = decide(&snapshot);
-        if early && !self.begins_to_grow(&decided) {
-            return;
-        }
-        if let Some(recorded) = &mut self.recorded {
-            recorded.push(Snapshot { now: Some(time(view.now)), ..snapshot });
-        }
-        for (v, key) in self.keys.iter().enumerate() {
-            if let Some(state) = decided.next.variants.get(key) {
-                self.states[v] = Some((*state, view.now));
-                if view.current(v) == 0 && state.desired > 0 {
-                    self.woken[v] = Some(view.now);
-                }
-            }
-            self.last[v] = decided.decisions.iter().find(|d| d.key() == *key).cloned();
-        }
-        // Only a full cycle stores its observations.
-        if !early {
-            self.remembered = decided.next.remembered;
-            self.learned = decided.next.learned;
-            self.learned_at = view.now;
-        }
+        let mut decided = decide(&snapshot);
+        let now = Seconds(view.now);
+        self.control_loop.end(&mut decided.next, Some(now), now);
+        self.in_force = None;
+        self.publish(view, snapshot, decided);
     }
 
-    fn begins_to_grow(&self, decided: &Outcome) -> bool {
-        let before =
-            |d: &Decision| self.keys.iter().position(|k| *k == d.key()).and_then(|v| self.last[v].as_ref());
-        let needs_more = |d: &Decision| d.grows() && before(d).is_some_and(|b| d.target() > b.target());
-        let went_up = self.last.iter().flatten().any(Decision::is_growing);
-        !went_up && decided.decisions.iter().any(needs_more)
+    /// Decides the models that `select` names, as the controller does between two cycles. `None`: this takes a cycle.
+    fn decide_early(
+        &mut self,
+        view: &FleetView<'_>,
+        select: impl Fn(&[Decision], InForce<'_>) -> BTreeSet<ModelKey>,
+    ) -> Option<()> {
+        let before = self.in_force.as_ref()?;
+        let newest = self.assemble(view, self.control_loop.begin_early(&before.snapshot, Seconds(view.now)));
+        let decision = |key: &VariantKey| before.decisions.get(key);
+        match decide_early(newest, InForce { snapshot: &before.snapshot, decision: &decision }, select) {
+            Early::Nothing => {}
+            Early::NeedsCycle => return None,
+            Early::Decided { snapshot, outcome, .. } => self.publish(view, snapshot, outcome),
+        }
+        Some(())
+    }
+
+    fn publish(&mut self, view: &FleetView<'_>, snapshot: Snapshot, outcome: Outcome) {
+        if let Some(recorded) = &mut self.recorded {
+            recorded.push(Snapshot { now: Some(time(view.now)), ..snapshot.clone() });
+        }
+        let mut decisions = self.in_force.take().map(|before| before.decisions).unwrap_or_default();
+        for decision in outcome.decisions {
+            let key = decision.key();
+            let variant = self.variants.iter_mut().find(|v| v.key == key);
+            if let Some((variant, state)) = variant.zip(outcome.next.variants.get(&key)) {
+                variant.memory.record(&decision, *state, self.config.decision_hold.get(), Seconds(view.now));
+            }
+            decisions.insert(key, decision);
+        }
+        self.in_force = Some(Published { snapshot, decisions });
     }
 
     /// wva takes steps to and from 0; the HPA takes all others.
     fn act(&mut self, view: &FleetView<'_>, v: usize) -> u32 {
         let current = view.current(v);
-        let Some((state, _)) = self.states[v] else { return current };
-        if current == 0 || state.desired == 0 {
-            return state.desired.min(1);
+        let variant = &mut self.variants[v];
+        let Some(last) = variant.memory.last_target(current, Seconds(view.now)) else { return current };
+        if current == 0 || last.target == 0 {
+            return last.target.min(1);
         }
-        let hpa = &mut self.hpas[v];
-        let proposed = external_value(hpa, view.created(v), f64::from(state.desired), 1.0);
-        hpa.sync(view.now, current, proposed)
+        let proposed = external_value(&variant.hpa, view.created(v), f64::from(last.target), 1.0);
+        variant.hpa.sync(view.now, current, proposed)
     }
 }
 
@@ -250,18 +258,30 @@ impl LatencyTracker {
 impl Policy for Wva {
     fn decide(&mut self, view: &FleetView<'_>) -> Vec<u32> {
         self.activity.observe(view);
+        for (v, variant) in self.variants.iter_mut().enumerate() {
+            variant.memory.observe(view.current(v), Seconds(view.now));
+        }
         for tracker in self.trackers.iter_mut().flatten() {
             tracker.observe(view);
         }
         let waits = view.queue().is_some_and(|queue| queue.requests > 0);
-        let at_zero = (0..self.keys.len()).all(|v| view.current(v) == 0);
-        if is_due(view.now, self.settings.interval.get().as_secs_f64()) || (at_zero && waits) {
-            self.cycle(view, false);
-        } else if self.settings.early_scale_up
-            && is_due(view.now, self.settings.fetch_interval.get().as_secs_f64())
-        {
-            self.cycle(view, true);
+        let waiting = BTreeSet::from_iter(waits.then(|| ModelKey::new(NAMESPACE, MODEL)));
+        if is_due(view.now, self.settings.interval.get().as_secs_f64()) {
+            self.cycle(view);
+        } else {
+            let grows = self.settings.early_scale_up
+                && is_due(view.now, self.settings.fetch_interval.get().as_secs_f64());
+            let select = |decisions: &[Decision], in_force: InForce<'_>| {
+                let mut models = models_to_wake(decisions, in_force, &waiting);
+                if grows {
+                    models.extend(models_to_grow(decisions, in_force));
+                }
+                models
+            };
+            if (waits || grows) && self.decide_early(view, select).is_none() && waits {
+                self.cycle(view);
+            }
         }
-        (0..self.keys.len()).map(|v| self.act(view, v)).collect()
+        (0..self.variants.len()).map(|v| self.act(view, v)).collect()
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use crate::model::keys::ModelKey;
+use wva_scaling::ModelKey;
 
 /// Least time between two reports about the same models.
 const REPEAT: Duration = Duration::from_secs(2);

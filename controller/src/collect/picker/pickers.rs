@@ -17,11 +17,12 @@ use super::endpoint::Answers;
 use super::queues::Queues;
 use super::selection::{self, PickerQuery, Routes, ServingState, select_pickers};
 use super::{PickerKey, PolledAnswers};
-use crate::model::keys::{ModelKey, NamedPickers};
+use crate::model::keys::NamedPickers;
 use crate::model::published::PublishedVariant;
 use crate::observe::pools::Pool;
 use crate::observe::variants::ManagedVariant;
 use crate::observe::watches::Watches;
+use wva_scaling::ModelKey;
 
 /// InferencePools and the queues at their pickers.
 #[derive(Clone)]

@@ -13,7 +13,7 @@ use super::refused::RecentRefusals;
 use super::selection::PickerQuery;
 use super::{PERIOD, PickerKey};
 use crate::collect::totals::QueueTotals;
-use crate::model::keys::ModelKey;
+use wva_scaling::ModelKey;
 
 /// Six polling periods.
 const MAX_AGE: Duration = PERIOD.saturating_mul(6);

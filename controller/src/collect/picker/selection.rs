@@ -10,11 +10,12 @@ use wva_scaling::snapshot::{Mode, Role};
 use wva_scaling::{Decision, VariantKey};
 
 use super::PickerKey;
-use crate::model::keys::{ModelKey, NamedPickers};
+use crate::model::keys::NamedPickers;
 use crate::observe::pools::{Labels, Pool};
 use crate::observe::variants::ManagedVariant;
 use crate::observe::watches::Watches;
 use crate::observe::workloads;
+use wva_scaling::ModelKey;
 
 pub(super) type PickerQueries = BTreeMap<PickerKey, PickerQuery>;
 

@@ -16,8 +16,8 @@ use crate::collect::scope::Scope;
 use crate::collect::signals::Query;
 use crate::collect::{self, Answers};
 use crate::cycle::attainment::{AttainmentTracker, Objectives};
-use crate::model::keys::ModelKey;
 use crate::observe::variants::ManagedVariant;
+use wva_scaling::ModelKey;
 
 /// Time between two rounds: an alert on five minutes needs newer figures, and each round reads some 20 series of every
 /// pod and latency.

@@ -1,4 +1,4 @@
-//! Memory of the throughput analyzer between two cycles.
+//! What the throughput analyzer has learnt, as the statuses show it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,25 +13,16 @@ use wva_scaling::{Snapshot, VariantKey};
 const MIN_CHANGE: f64 = 0.05;
 const MIN_INTERVAL: Duration = Duration::from_mins(5);
 
+/// Curves in the statuses, for a new leader, and when they were set.
 #[derive(Debug, Default)]
-pub(super) struct LearnedCache {
-    learned: Vec<ThroughputMemory>,
-    at: Option<Instant>,
-    /// Curves in the statuses, for a new leader, and when they were set.
-    shown: BTreeMap<VariantKey, (LearnedCurves, Instant)>,
-}
+pub(super) struct ShownCurves(BTreeMap<VariantKey, (LearnedCurves, Instant)>);
 
-impl LearnedCache {
-    pub(super) fn aged(&self, now: Instant) -> Vec<ThroughputMemory> {
-        let elapsed = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
-        self.learned.iter().map(|learned| learned.clone().aged_by(elapsed)).collect()
-    }
-
-    pub(super) fn update(&mut self, snapshot: &Snapshot, learned: Vec<ThroughputMemory>, now: Instant) {
+impl ShownCurves {
+    pub(super) fn update(&mut self, snapshot: &Snapshot, learned: &[ThroughputMemory], now: Instant) {
         let models: BTreeMap<_, _> =
             snapshot.models.iter().map(|m| ((&m.namespace, &m.model_id), &m.variants)).collect();
         let entries = Entries::new(&snapshot.config);
-        for of_model in &learned {
+        for of_model in learned {
             let entry = entries.saturation(&of_model.namespace, &of_model.model_id).0;
             let share = entry.throughput.slo_target;
             let reserve = share.and_then(|share| of_model.reserve_estimate(share));
@@ -42,24 +33,23 @@ impl LearnedCache {
                 self.show(VariantKey { namespace, name }, curves(known, reserve), now);
             }
         }
-        (self.learned, self.at) = (learned, Some(now));
     }
 
     fn show(&mut self, key: VariantKey, new: LearnedCurves, now: Instant) {
-        let is_recent = self.shown.get(&key).is_some_and(|(old, at)| {
+        let is_recent = self.0.get(&key).is_some_and(|(old, at)| {
             now.saturating_duration_since(*at) < MIN_INTERVAL || !has_moved(old, &new)
         });
         if !is_recent {
-            self.shown.insert(key, (new, now));
+            self.0.insert(key, (new, now));
         }
     }
 
-    pub(super) fn shown_curves(&self, key: &VariantKey) -> Option<LearnedCurves> {
-        self.shown.get(key).map(|(curves, _)| curves.clone())
+    pub(super) fn get(&self, key: &VariantKey) -> Option<LearnedCurves> {
+        self.0.get(key).map(|(curves, _)| curves.clone())
     }
 
     pub(super) fn retain(&mut self, keep: impl Fn(&VariantKey) -> bool) {
-        self.shown.retain(|key, _| keep(key));
+        self.0.retain(|key, _| keep(key));
     }
 }
 
@@ -122,11 +112,11 @@ mod tests {
     fn curves_change_only_with_a_large_move_and_not_often() {
         let key = || VariantKey { namespace: "ns".to_owned(), name: "a".to_owned() };
         let curves = |a: f64| LearnedCurves { a, b: 0.000_2, c: 0.000_1, samples: 9, reserve: None };
-        let mut cache = LearnedCache::default();
+        let mut shown = ShownCurves::default();
         let began = Instant::now();
         let mut at = |minute: u64, a: f64| {
-            cache.show(key(), curves(a), began + Duration::from_mins(minute));
-            cache.shown_curves(&key()).unwrap().a
+            shown.show(key(), curves(a), began + Duration::from_mins(minute));
+            shown.get(&key()).unwrap().a
         };
         let seen = [at(0, 0.02), at(1, 0.03), at(6, 0.0209), at(7, 0.03), at(8, 0.04), at(12, 0.04)];
         assert_eq!(format!("{seen:?}"), "[0.02, 0.02, 0.02, 0.03, 0.03, 0.04]");

@@ -30,13 +30,8 @@ impl Engine {
         let managed = self.managed();
         state.retain_managed(&managed);
         let config = self.update_config(state, &managed);
-        let DecisionState { memory, observed, learned, .. } = &mut state.deciding;
-        let known = Snapshot {
-            config,
-            remembered: observed.clone(),
-            learned: learned.aged(at.now),
-            ..Snapshot::default()
-        };
+        let DecisionState { memory, control_loop, .. } = &mut state.deciding;
+        let known = control_loop.begin(config, at.now);
         let pass = self.assemble_pass(&state.sampling, memory, known, managed, at);
         let mut outcome = decide(&pass.assembled.snapshot);
         state.deciding.update(&pass, &mut outcome, state.sampling.samples.last_round());

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use wva_objects::WorkloadKey;
 use wva_runtime::repeats::RepeatCounters;
-use wva_scaling::snapshot::ComputeBounds;
+use wva_scaling::control_loop::Loop;
 use wva_scaling::{Outcome, VariantKey};
 
 use super::completed_counts::CompletedCounts;
 use super::latencies::LatencyState;
-use super::learned::LearnedCache;
+use super::learned::ShownCurves;
 use super::logs::log_warnings;
 use super::steps::StepTracker;
 use crate::collect::sample::{Incomplete, Samples};
@@ -63,11 +63,8 @@ pub(super) struct SamplingState {
 pub(super) struct DecisionState {
     pub(super) memory: Memory,
     pub(super) settings: Settings,
-    /// Observations of the token analyzer.
-    pub(super) observed: Vec<ComputeBounds>,
-    /// Time of the sample that it last observed.
-    pub(super) observed_at: Option<Instant>,
-    pub(super) learned: LearnedCache,
+    pub(super) control_loop: Loop<Instant>,
+    pub(super) curves: ShownCurves,
 }
 
 #[derive(Default)]
@@ -84,25 +81,20 @@ impl State {
         let is_managed = |key: &VariantKey| managed.binary_search_by(|m| m.key.cmp(key)).is_ok();
         self.reporting.safety_nets.retain(is_managed);
         self.deciding.memory.retain(is_managed);
-        self.deciding.learned.retain(is_managed);
+        self.deciding.curves.retain(is_managed);
         let declared = managed
             .iter()
             .filter_map(|m| m.spec().ok().map(|d| (m.key.namespace.as_str(), d.model_id.as_str())));
         let models: HashSet<(&str, &str)> = declared.collect();
-        self.deciding.observed.retain(|r| models.contains(&(r.namespace.as_str(), r.model_id.as_str())));
+        self.deciding.control_loop.retain(|namespace, model_id| models.contains(&(namespace, model_id)));
     }
 }
 
 impl DecisionState {
+    /// Keeps what a cycle observed and learnt.
     pub(super) fn update(&mut self, pass: &Pass, outcome: &mut Outcome, taken: Option<Instant>) {
-        // Another cycle on the same sample observes nothing new.
-        if self.observed_at != taken {
-            self.observed_at = taken;
-            self.observed = std::mem::take(&mut outcome.next.remembered);
-        }
-        // Its steps are counted by time, so each counts once.
-        let learned = std::mem::take(&mut outcome.next.learned);
-        self.learned.update(&pass.assembled.snapshot, learned, pass.at.now);
+        self.curves.update(&pass.assembled.snapshot, &outcome.next.learned, pass.at.now);
+        self.control_loop.end(&mut outcome.next, taken, pass.at.now);
     }
 }
 

@@ -15,12 +15,12 @@ use super::Engine;
 use super::state::Pass;
 use crate::collect::sample::Samples;
 use crate::cycle::evidence::Evidence;
-use crate::model::keys::ModelKey;
 use crate::model::moment::Moment;
 use crate::model::published::PublishedVariant;
 use crate::model::step::{DueStep, ScaleDown, Step};
 use crate::observe::variants::ManagedVariant;
 use crate::observe::workloads;
+use wva_scaling::ModelKey;
 
 /// Who carries out steps other than to and from zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,8 +64,7 @@ impl ScaleToZeroCheck<'_> {
     fn allows(&self, snapshot: &Snapshot, decision: &Decision, since: Instant) -> bool {
         let is_allowed =
             |model: &Model| is_sampled_after(model, self.at.now, since) && is_idle(model, &decision.variant);
-        let is_counted =
-            self.evidence.counted_at(&ModelKey::for_decision(decision)).is_none_or(|at| at > since);
+        let is_counted = self.evidence.counted_at(&decision.model_key()).is_none_or(|at| at > since);
         self.has_new_samples
             && is_counted
             && !self.is_queue_unknown(decision)
@@ -77,7 +76,7 @@ impl ScaleToZeroCheck<'_> {
     }
 
     fn is_queue_unknown(&self, decision: &Decision) -> bool {
-        self.unknown_queues.contains(&ModelKey::for_decision(decision))
+        self.unknown_queues.contains(&decision.model_key())
     }
 }
 
@@ -125,7 +124,7 @@ impl Engine {
                 let now = check.at.now;
                 let since = tracker.zero_since.get(&m.key).copied().unwrap_or(now);
                 if check.is_picker_timed_out(decision, since) {
-                    picker_timeouts.insert(ModelKey::for_decision(decision));
+                    picker_timeouts.insert(decision.model_key());
                 }
                 let is_due = check.allows(&assembled.snapshot, decision, since);
                 // A failed step needs a new check.

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use wva_crds::names::UNRESOLVED_ACCELERATOR;
 use wva_objects::WorkloadKey;
 use wva_runtime::Availability;
-use wva_scaling::{Decision, FallbackSource, Outcome, VariantKey, VariantState};
+use wva_scaling::{Decision, Outcome, VariantKey, VariantState};
 
 use super::Engine;
 use super::logs::{count_scaling, log_decision};
 use super::state::{Pass, State};
 use crate::cycle::assemble::Assembled;
 use crate::cycle::conditions::{ConditionSource, DecisionEffect, SiblingIndex, Siblings, conditions};
-use crate::model::keys::ModelKey;
 use crate::model::published::PublishedVariant;
 use crate::model::reported::ReportedState;
 use crate::observe::variants::ManagedVariant;
@@ -66,12 +65,9 @@ impl Engine {
         if let Some(d) = &mut decision {
             d.not_carried_out = remembered.track_not_carried_out(d.not_carried_out, d.target(), d.current);
         }
-        let had_target = remembered.has_target();
+        let had_target = remembered.decided.has_target();
         if let (Some(next), Some(d)) = (next, &decision) {
-            let is_echo = d.safety_net == Some(FallbackSource::CurrentReplicas);
-            remembered.record_decision(*next, d.mode, is_echo, at.now);
-            remembered.track_returned(d, at.now);
-            remembered.track_wake(d, assembled.snapshot.config.decision_hold.get(), at.now);
+            remembered.decided.record(d, *next, assembled.snapshot.config.decision_hold.get(), at.now);
         }
         let existed = remembered.target_seen;
         let signal = self.signal_condition(state, m, decision.as_ref(), assembled, *at);
@@ -81,7 +77,7 @@ impl Engine {
             m.spec().ok().and_then(|d| workloads::kind_availability(&self.sources.watches, &d.workload.kind));
         let query_error = state.sampling.samples.load_error(&m.key.namespace);
         let failed_at = |since| {
-            let model = ModelKey::for_decision(decision.as_ref()?);
+            let model = decision.as_ref()?.model_key();
             self.sources.pickers.queues().borrow().failed_at(&model).filter(|at| *at > since)
         };
         let failed_during_wake = remembered.track_failed_wake(failed_at);
@@ -90,12 +86,12 @@ impl Engine {
         let inputs =
             ConditionInputs { query_error, had_target, existed, availability, inherited, effect: &effect };
         let mut variant = publish_variant(m, decision, assembled, &inputs);
-        variant.learned = state.deciding.learned.shown_curves(&m.key);
+        variant.learned = state.deciding.curves.get(&m.key);
         (variant.cold_start, variant.failed_during_wake) = (cold_start, failed_during_wake);
         if let Some(decision) = &variant.decision {
             if decision.model_at_zero {
                 let queues = self.sources.pickers.queues().borrow().clone();
-                let counts = queues.refused_counts(&ModelKey::for_decision(decision));
+                let counts = queues.refused_counts(&decision.model_key());
                 // A new leader publishes before it has read the pickers.
                 variant.refused = counts.unwrap_or(&m.status.refused).to_vec();
             }

@@ -1,6 +1,7 @@
 //! Load of a replica and of a model from samples. Unknown is not idle.
 
 use wva_crds::GoDuration;
+use wva_scaling::units::Amount;
 
 use super::*;
 

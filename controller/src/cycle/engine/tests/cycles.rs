@@ -170,8 +170,13 @@ async fn observations_and_capacity_carry_over_to_the_next_cycle() {
     let mut bench = Bench::busy().await;
     bench.turn().await;
     // Observations of a model without a variant are dropped.
-    bench.state.deciding.observed = vec![observed("gone"), observed("m")];
     let (managed, at) = (bench.engine.managed(), (Instant::now(), Timestamp::now()));
+    let mut next = wva_scaling::NextState {
+        remembered: vec![observed("gone"), observed("m")],
+        ..wva_scaling::NextState::default()
+    };
+    bench.state.deciding.control_loop.end(&mut next, Some(at.0), at.0);
+    let decision = bench.published().variants[&managed[0].key].decision.clone().unwrap();
     let remembered = bench.state.deciding.memory.entry(&managed[0], at.0, at.1);
     let measured = wva_scaling::VariantState {
         desired: 3,
@@ -180,12 +185,15 @@ async fn observations_and_capacity_carry_over_to_the_next_cycle() {
         desired_age: wva_crds::GoDuration::default(),
         capacity: Some(12800.0),
     };
-    remembered.record_decision(measured, wva_scaling::snapshot::Mode::Auto, false, at.0);
+    remembered.decided.record(&decision, measured, Duration::ZERO, at.0);
     for _ in 0..2 {
         bench.turn().await;
         let snapshot = bench.published().snapshot.clone();
         let capacity = snapshot.models[0].variants[0].remembered_capacity.map(Amount::get);
-        assert_eq!((capacity, &snapshot.remembered), (Some(12800.0), &bench.state.deciding.observed));
-        assert_eq!(bench.state.deciding.observed, [observed("m")]);
+        assert_eq!(
+            (capacity, &*snapshot.remembered),
+            (Some(12800.0), bench.state.deciding.control_loop.observed())
+        );
+        assert_eq!(bench.state.deciding.control_loop.observed(), [observed("m")]);
     }
 }

@@ -120,7 +120,8 @@ async fn an_early_decision_keeps_the_memory_of_others() {
     assert_eq!(remembered(0, &mut bench), own, "nothing was decided");
     bench.cluster.deployment("a", 2, 2);
     assert_eq!(bench.sampled_targets().await, [Some(3), Some(2)]);
-    let desired = bench.state.deciding.memory.entry(&managed[0], now, wall).desired(2, now).unwrap().target;
+    let desired =
+        bench.state.deciding.memory.entry(&managed[0], now, wall).decided.last_target(2, now).unwrap().target;
     assert_eq!((desired, remembered(1, &mut bench)), (3, other));
 }
 

@@ -156,8 +156,9 @@ async fn a_sample_is_observed_once_across_cycles() {
     let mut feed = Feed::new();
     feed.put(GLOBAL, &[("default", "analyzerName: saturation")]);
     bench.engine.sources.maps = feed.maps();
-    let observed =
-        |bench: &Bench| bench.state.deciding.observed.iter().map(|r| r.k2.len()).collect::<Vec<_>>();
+    let observed = |bench: &Bench| {
+        bench.state.deciding.control_loop.observed().iter().map(|r| r.k2.len()).collect::<Vec<_>>()
+    };
     bench.turn().await;
     assert_eq!(observed(&bench), [1]);
     bench.engine.run_cycle(&mut bench.state);

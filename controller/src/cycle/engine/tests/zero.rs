@@ -159,7 +159,7 @@ async fn a_step_to_zero_needs_a_second_check_of_newer_samples() {
 #[tokio::test]
 async fn a_recheck_runs_few_queries_and_observes_nothing() {
     let mut bench = Bench::at_signal_zero().await;
-    let (before, observed) = (bench.fake.queries(), bench.state.deciding.observed_at);
+    let (before, observed) = (bench.fake.queries(), bench.state.deciding.control_loop.sampled_at());
     let round = bench.engine.fetch_activity(&mut bench.state).await;
     bench.engine.apply_round(&mut bench.state, round);
     assert!(bench.cycle().is_empty(), "completed requests were counted before the signal");
@@ -168,7 +168,7 @@ async fn a_recheck_runs_few_queries_and_observes_nothing() {
     let asked = bench.fake.expressions().split_off(before);
     assert_eq!(asked.len(), Query::ACTIVITY.len() + 1, "{asked:?}");
     assert!(asked.iter().all(|e| e.contains("namespace=\"ns\"")), "{asked:?}");
-    assert_eq!(bench.state.deciding.observed_at, observed, "only whole rounds are observed");
+    assert_eq!(bench.state.deciding.control_loop.sampled_at(), observed, "only whole rounds are observed");
 }
 
 #[tokio::test]
