@@ -82,9 +82,9 @@ bench-admission: tools #: Measure reviews of the release binary under load with 
 	$(CARGO) bench --quiet --package wva-rules --bench pass
 	@$(CARGO) run --quiet --package wva-experiments -- bench-admission --programs $(TARGET)/release --criterion $(TARGET)/criterion --folder $(TARGET)/bench
 
-bench-cycle: tools #: Measure rounds of queries and cycles of the release binary with 1,000 models and 4,000 pods in NAMESPACES (20) namespaces on a real Prometheus
+bench-cycle: tools #: Measure rounds of queries and cycles of the release binary with MODELS (1,000) models of REPLICAS (4) pods in NAMESPACES (20) namespaces on a real Prometheus
 	$(CARGO) build --release --bin manager
-	@$(CARGO) run --quiet --package wva-experiments -- bench-cycle --programs $(TARGET)/release --folder $(TARGET)/bench $(if $(NAMESPACES),--namespaces $(NAMESPACES))
+	@$(CARGO) run --quiet --package wva-experiments -- bench-cycle --programs $(TARGET)/release --folder $(TARGET)/bench $(if $(NAMESPACES),--namespaces $(NAMESPACES)) $(if $(MODELS),--models $(MODELS)) $(if $(REPLICAS),--replicas $(REPLICAS))
 
 bench-tenants: tools #: Measure the memory of the release binary next to large objects of foreign namespaces and hostile metrics pages (10 minutes)
 	$(CARGO) build --release --bin manager

@@ -12,7 +12,7 @@ mod review;
 mod stored;
 pub(crate) mod tenants;
 
-pub(crate) use stored::NAMESPACES;
+pub(crate) use stored::{Fleet, NAMESPACES};
 
 use std::path::Path;
 

@@ -107,9 +107,15 @@ enum Task {
     },
     /// Measures query rounds and cycles with 1,000 models and 4,000 pods
     BenchCycle {
-        /// Namespaces of the models; a divisor of 1,000.
+        /// Namespaces of the models; a divisor of their number.
         #[arg(long, default_value_t = bench::NAMESPACES)]
         namespaces: usize,
+        /// Models, one variant each.
+        #[arg(long, default_value_t = 1000)]
+        models: usize,
+        /// Pods of each model.
+        #[arg(long, default_value_t = 4)]
+        replicas: usize,
         /// Folder for the report.
         #[arg(long, default_value = "target/bench")]
         folder: PathBuf,
@@ -216,7 +222,10 @@ impl Task {
             Self::BenchAdmission { criterion, folder } => {
                 Box::pin(bench::admission::run(wva, criterion, folder))
             }
-            Self::BenchCycle { folder, namespaces } => Box::pin(bench::cycle::run(wva, folder, *namespaces)),
+            Self::BenchCycle { folder, namespaces, models, replicas } => {
+                let fleet = bench::Fleet { namespaces: *namespaces, variants: *models, replicas: *replicas };
+                Box::pin(bench::cycle::run(wva, folder, fleet))
+            }
             Self::BenchTenants => Box::pin(bench::tenants::run(wva)),
             Self::Faults { only } => Box::pin(faults::run(wva, only.as_deref())),
             Self::Outages { lasts, only } => Box::pin(outages::run(wva, *lasts, only.as_deref())),

@@ -12,7 +12,7 @@ use wva_testbed::audit::{Audit, Write};
 use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Options, Testbed, eventually};
 
-use super::stored::{NAMESPACES, ServingCluster, VARIANTS, count};
+use super::stored::{Fleet, NAMESPACES, ServingCluster, VARIANTS, count};
 use crate::command::print_line;
 use crate::report::{Report, mib};
 use crate::usage::Usage;
@@ -40,7 +40,8 @@ pub(crate) async fn run(wva: &Path, lasts: Duration) -> anyhow::Result<()> {
         audit: Audit::All,
         ..Options::default()
     };
-    let serving = ServingCluster::start(options, 1, NAMESPACES).await?;
+    let fleet = Fleet { namespaces: NAMESPACES, variants: VARIANTS, replicas: 1 };
+    let serving = ServingCluster::start(options, fleet).await?;
     let testbed = &serving.testbed;
     let install = Install::start(testbed, &InstallOptions::new(wva)).await?;
     let start = start(testbed, &install).await?;

@@ -57,6 +57,21 @@ pub(super) async fn create(client: &kube::Client, namespace: &str, yaml: &str) -
     within("storing an object", CALL, api.create(&PostParams::default(), &object)).await.map(|_| ())
 }
 
+/// Models of a bench, one variant each.
+#[derive(Clone, Copy)]
+pub(crate) struct Fleet {
+    pub(crate) namespaces: usize,
+    pub(crate) variants: usize,
+    /// Pods of each variant.
+    pub(crate) replicas: usize,
+}
+
+impl Fleet {
+    pub(super) fn pods(self) -> usize {
+        self.variants * self.replicas
+    }
+}
+
 /// Control plane with a model for each variant; all pods are ready and scraped by Prometheus.
 pub(super) struct ServingCluster {
     pub(super) testbed: Testbed,
@@ -64,13 +79,13 @@ pub(super) struct ServingCluster {
 }
 
 impl ServingCluster {
-    /// Starts it with this number of pods per variant, in this number of namespaces.
-    pub(super) async fn start(options: Options, replicas: u32, namespaces: usize) -> anyhow::Result<Self> {
+    pub(super) async fn start(options: Options, fleet: Fleet) -> anyhow::Result<Self> {
+        let Fleet { namespaces, variants, replicas } = fleet;
         ensure!(
-            namespaces > 0 && VARIANTS.is_multiple_of(namespaces),
-            "{namespaces} does not divide {VARIANTS}"
+            namespaces > 0 && variants > 0 && variants.is_multiple_of(namespaces),
+            "{namespaces} namespaces do not divide {variants} variants: choose a number that does"
         );
-        let each = VARIANTS / namespaces;
+        let each = variants / namespaces;
         let testbed = Testbed::start(Options {
             nodes: vec![NodeGroup { gpus: 256, ..NodeGroup::new("h100", 20, "NVIDIA-H100-80GB-HBM3") }],
             pod_start: Duration::from_secs(1),
@@ -80,15 +95,16 @@ impl ServingCluster {
         })
         .await?;
         Install::crd(&testbed).await?;
+        let of_variant = u32::try_from(replicas)?;
         let manifests = |namespace: &str| -> Vec<String> {
             let fixture = |i| VariantFixture {
                 model: model(i),
-                ..VariantFixture::new(namespace, &format!("variant-{i}")).replicas(replicas)
+                ..VariantFixture::new(namespace, &format!("variant-{i}")).replicas(of_variant)
             };
             (0..each).map(fixture).flat_map(|f| [f.deployment(), f.autoscaler(), f.variant()]).collect()
         };
         let mut served = BTreeMap::new();
-        let of_each = each * usize::try_from(replicas)?;
+        let of_each = each * replicas;
         for namespace in store(&testbed, namespaces, manifests).await? {
             let client = testbed.admin()?;
             let ready = eventually("all pods of a namespace to be ready", PODS_WITHIN, async || {
