@@ -99,7 +99,7 @@ pub(crate) async fn run(
         tracing::warn!("{warning}");
     }
     let mut process = Process::new(settings).await?;
-    wva_controller::warn_if_crd_outdated(&process.clients.client).await;
+    process.spawn_crd_report();
     let certs = process.start_certificates()?;
     let controller = process.settings.controller.clone();
     let watched = controller.as_ref().map(|controller| process.start_watches(controller));
@@ -192,6 +192,14 @@ impl Process {
         let pools = watch_inference_pools(&mut scope, &controller.zero.pool_group);
         let maps = watch_config_maps(&mut scope, names, opted_in);
         ControllerWatches { facts: ControllerFacts { watches, maps, autoscalers, scaled_objects }, pools }
+    }
+
+    fn spawn_crd_report(&mut self) {
+        let (client, stopping) = (self.clients.client.clone(), self.signals.stopping.clone());
+        self.spawn("report of the CRD", async move {
+            stopping.run_until_cancelled(wva_controller::report_crd(client)).await;
+            Ok(())
+        });
     }
 
     fn spawn_notice_writer(&mut self) {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::api_call::root_cause;
 
-/// The start-up continues without it.
+/// Longest time for one comparison.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// A CRD appears in the document shortly after it is applied.
 const RETRY: Duration = Duration::from_millis(500);

@@ -46,9 +46,25 @@ fn remedy(fault: &TlsFault) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject;
+    use rustls::server::ParsedCertificate;
     use rustls::{AlertDescription, Error, InvalidMessage};
 
     use super::*;
+
+    /// `openssl x509 -req -signkey` without a file of extensions writes version 1, and Go accepts it of a client.
+    const VERSION_1: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBNTCB3QIUID0/eebiDcikWFlqaLE6fQ373CgwCgYIKoZIzj0EAwIwHTEbMBkG
+A1UEAwwSZnJvbnQtcHJveHktY2xpZW50MCAXDTI2MTEzMDA4MDI1MFoYDzIxMjYx
+MTA2MDgwMjUwWjAdMRswGQYDVQQDDBJmcm9udC1wcm94eS1jbGllbnQwWTATBgcq
+hkjOPQIBBggqhkjOPQMBBwNCAATQyWfa6eJfiPziNAsXUDV7ER9iiTl+/MIvqiZJ
+V8s60Ipqv9y5e88K3uK7WY/F4zFtehZyzOoW3pe3Q3Tlf3pIMAoGCCqGSM49BAMC
+A0cAMEQCIEAMdoj6pz3QFd9eTfvyHK1VJKZlLAmrV8IiQxhhx417AiAMm7iw0bIE
+rDP/hcsFaDf6m8WfDTB9PqxN1SuhbNA4gg==
+-----END CERTIFICATE-----
+";
 
     #[test]
     fn each_cause_has_one_counter() {
@@ -61,5 +77,16 @@ mod tests {
             faults.log(&io::ErrorKind::UnexpectedEof.into(), "tests");
         }
         assert_eq!(faults.0.lock().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_certificate_of_version_1_gets_its_remedy() {
+        let certificate = CertificateDer::from_pem_slice(VERSION_1.as_bytes()).unwrap();
+        // The check of a handshake's signature parses the certificate in this way.
+        let refused = ParsedCertificate::try_from(&certificate).err().unwrap();
+        let error = io::Error::new(io::ErrorKind::InvalidData, refused);
+        let remedy = TlsFault::of(&error).as_ref().and_then(remedy).unwrap();
+        assert!(remedy.contains("X.509 version 3"), "{remedy}");
+        assert!(error.to_string().contains("UnsupportedCertVersion"), "{error}");
     }
 }
