@@ -1,6 +1,7 @@
 //! Table of settings: flags, variables, ConfigMap keys, defaults and `--help` come from its rows. To add a setting, add
-//! a row in `table.rs` and read it.
+//! a row in `table.rs` and read it by its key in [`keys`].
 
+mod key;
 pub mod map;
 mod matchers;
 mod order;
@@ -8,8 +9,9 @@ mod table;
 mod text;
 mod value;
 
+pub use key::{Key, SettingType};
 pub use order::{SettingsProblem, find_order_problems, find_problems};
-pub use table::SETTINGS;
+pub use table::{SETTINGS, keys};
 pub use text::{is_label_key, is_label_value, is_name, without_password};
 pub use value::{Kind, Value, ValueError};
 

@@ -10,6 +10,7 @@ use wva_crds::events::{EventSource, immutable_change};
 use wva_crds::runbook_lines::{
     CONFIGURATION_UPDATED, IMMUTABLE_PARAMETERS_CHANGED, OPTIMIZATION_INTERVAL_UPDATED,
 };
+use wva_crds::settings::keys;
 use wva_rules::MapRole;
 
 use super::Process;
@@ -104,7 +105,7 @@ impl ConfigChangeLogger {
 }
 
 fn log_change(key: &str, old: &str, new: &str, source: &str) {
-    if key == "GLOBAL_OPT_INTERVAL" {
+    if key == keys::GLOBAL_OPT_INTERVAL.name() {
         // The guides of llm-d WVA search for `Updated.*config`; fields follow the message by their names.
         tracing::info!(old, new, source, role = "main config", "{OPTIMIZATION_INTERVAL_UPDATED}");
     } else {

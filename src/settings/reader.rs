@@ -1,12 +1,11 @@
 //! Converts raw settings to typed ones, and checks them against each other.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use wva_controller::Actuation;
 use wva_controller::external_metrics::values::CONFIRMATION_DEADLINE;
 use wva_crds::GoDuration;
-use wva_crds::settings::{Setting, Value, find_problems, without_password};
+use wva_crds::settings::{Key, Setting, SettingType, find_problems, keys, without_password};
 use wva_objects::status::MAX_TARGET_AGE;
 use wva_runtime::prometheus::{ClientIdentity, PrometheusConfig};
 
@@ -23,34 +22,38 @@ impl SettingsReader<'_> {
     pub(super) fn settings(&mut self) -> Settings {
         self.check_conflicts();
         Settings {
-            webhook: self.flag("WVA_WEBHOOK").then(|| self.webhook()).flatten(),
-            controller: self.flag("WVA_CONTROLLER").then(|| self.controller()),
-            metrics_address: self.address("METRICS_BIND_ADDRESS"),
-            metrics_secure: self.flag("METRICS_SECURE"),
+            webhook: self.get(keys::WVA_WEBHOOK).then(|| self.webhook()).flatten(),
+            controller: self.get(keys::WVA_CONTROLLER).then(|| self.controller()),
+            metrics_address: self.get(keys::METRICS_BIND_ADDRESS),
+            metrics_secure: self.get(keys::METRICS_SECURE),
             health_address: self.health_address(),
-            namespace: self.text("POD_NAMESPACE"),
-            pod_name: self.optional("POD_NAME").or_else(host_name),
+            namespace: self.get(keys::POD_NAMESPACE),
+            pod_name: self.optional(keys::POD_NAME).or_else(host_name),
             deployment: self.deployment(),
-            election: self.flag("LEADER_ELECT").then(|| self.election()),
-            watch_namespace: self.optional("WATCH_NAMESPACE"),
-            instance: self.optional("CONTROLLER_INSTANCE"),
-            service: self.optional("WEBHOOK_SERVICE"),
+            election: self.get(keys::LEADER_ELECT).then(|| self.election()),
+            watch_namespace: self.optional(keys::WATCH_NAMESPACE),
+            instance: self.optional(keys::CONTROLLER_INSTANCE),
+            service: self.optional(keys::WEBHOOK_SERVICE),
             certificates: self.certificates(),
-            metrics_certificate: self.files(["METRICS_CERT_PATH", "METRICS_CERT_NAME", "METRICS_CERT_KEY"]),
-            http2: self.flag("ENABLE_HTTP2"),
-            rest_timeout: self.duration("REST_CLIENT_TIMEOUT"),
+            metrics_certificate: self.files([
+                keys::METRICS_CERT_PATH,
+                keys::METRICS_CERT_NAME,
+                keys::METRICS_CERT_KEY,
+            ]),
+            http2: self.get(keys::ENABLE_HTTP2),
+            rest_timeout: self.get(keys::REST_CLIENT_TIMEOUT),
             log: self.log(),
             running: wva_rules::Running {
                 values: self.raw.running_values(),
                 restart_revision: None,
                 rollout: rollout(self.deployment().as_deref()),
             },
-            config_enabled_value: self.text("WVA_CONFIG_ENABLED_VALUE"),
+            config_enabled_value: self.get(keys::WVA_CONFIG_ENABLED_VALUE),
             maps: wva_rules::MapNames {
-                namespace: self.text("POD_NAMESPACE"),
-                main: self.text("CONFIG_MAP_NAME"),
-                saturation: self.text("SATURATION_CONFIG_MAP_NAME"),
-                service_classes: self.text("SERVICE_CLASS_CONFIG_MAP_NAME"),
+                namespace: self.get(keys::POD_NAMESPACE),
+                main: self.get(keys::CONFIG_MAP_NAME),
+                saturation: self.get(keys::SATURATION_CONFIG_MAP_NAME),
+                service_classes: self.get(keys::SERVICE_CLASS_CONFIG_MAP_NAME),
             },
             values: self.raw.clone(),
             warnings: self.warnings(),
@@ -59,104 +62,104 @@ impl SettingsReader<'_> {
 
     /// Set by the chart, else derived from the pod name, which is truncated for long names.
     fn deployment(&self) -> Option<String> {
-        let from_pod = || Some(deployment_of(&self.optional("POD_NAME")?)?.to_owned());
-        self.optional("DEPLOYMENT_NAME").or_else(from_pod)
+        let from_pod = || Some(deployment_of(&self.optional(keys::POD_NAME)?)?.to_owned());
+        self.optional(keys::DEPLOYMENT_NAME).or_else(from_pod)
     }
 
     fn certificates(&self) -> Certificates {
-        let files = self.files(["WEBHOOK_CERT_PATH", "WEBHOOK_CERT_NAME", "WEBHOOK_CERT_KEY"]);
-        match (choice(&self.text("WVA_CERT_MODE")), files) {
+        let files = self.files([keys::WEBHOOK_CERT_PATH, keys::WEBHOOK_CERT_NAME, keys::WEBHOOK_CERT_KEY]);
+        match (choice(&self.get(keys::WVA_CERT_MODE)), files) {
             (CertMode::Off, _) => Certificates::Off,
             (CertMode::Auto | CertMode::Files, Some(files)) => Certificates::Files(files),
             // The table of settings rejects mode `files` without a directory.
             (CertMode::SelfSigned, _) | (CertMode::Auto | CertMode::Files, None) => {
                 Certificates::SelfSigned {
-                    ca_lifetime: self.duration("WVA_CA_LIFETIME"),
-                    lifetime: self.duration("WVA_CERT_LIFETIME"),
+                    ca_lifetime: self.get(keys::WVA_CA_LIFETIME),
+                    lifetime: self.get(keys::WVA_CERT_LIFETIME),
                 }
             }
         }
     }
 
     /// If a directory is set.
-    fn files(&self, [folder, certificate, key]: [&'static str; 3]) -> Option<CertificateFiles> {
+    fn files(&self, [folder, certificate, key]: [Key<String>; 3]) -> Option<CertificateFiles> {
         let folder = self.optional(folder)?;
-        Some(CertificateFiles { folder, certificate: self.text(certificate), key: self.text(key) })
+        Some(CertificateFiles { folder, certificate: self.get(certificate), key: self.get(key) })
     }
 
     fn election(&self) -> wva_runtime::leadership::Election {
         wva_runtime::leadership::Election {
-            namespace: self.text("POD_NAMESPACE"),
-            name: self.text("LEADER_ELECTION_ID"),
-            identity: self.optional("POD_NAME").or_else(host_name).unwrap_or_else(|| "wva".to_owned()),
-            lease_duration: self.duration("LEADER_ELECTION_LEASE_DURATION"),
-            renew_deadline: self.duration("LEADER_ELECTION_RENEW_DEADLINE"),
-            retry_period: self.duration("LEADER_ELECTION_RETRY_PERIOD"),
-            takeover_delay: self.duration("WVA_TAKEOVER_DELAY"),
+            namespace: self.get(keys::POD_NAMESPACE),
+            name: self.get(keys::LEADER_ELECTION_ID),
+            identity: self.optional(keys::POD_NAME).or_else(host_name).unwrap_or_else(|| "wva".to_owned()),
+            lease_duration: self.get(keys::LEADER_ELECTION_LEASE_DURATION),
+            renew_deadline: self.get(keys::LEADER_ELECTION_RENEW_DEADLINE),
+            retry_period: self.get(keys::LEADER_ELECTION_RETRY_PERIOD),
+            takeover_delay: self.get(keys::WVA_TAKEOVER_DELAY),
         }
     }
 
     fn webhook(&self) -> Option<Webhook> {
         Some(Webhook {
-            address: self.address("WEBHOOK_BIND_ADDRESS")?,
-            configuration: self.optional("WEBHOOK_CONFIGURATION"),
-            client_ca: self.optional("WVA_WEBHOOK_CLIENT_CA"),
-            policy: choice(&self.text("WVA_INSTANCE_POLICY")),
+            address: self.get(keys::WEBHOOK_BIND_ADDRESS)?,
+            configuration: self.optional(keys::WEBHOOK_CONFIGURATION),
+            client_ca: self.optional(keys::WVA_WEBHOOK_CLIENT_CA),
+            policy: choice(&self.get(keys::WVA_INSTANCE_POLICY)),
         })
     }
 
     fn controller(&self) -> Controller {
         Controller {
             prometheus: PrometheusConfig {
-                base_url: self.text("PROMETHEUS_BASE_URL"),
-                shown_url: without_password(&self.text("PROMETHEUS_BASE_URL")),
-                insecure_skip_verify: self.flag("PROMETHEUS_TLS_INSECURE_SKIP_VERIFY"),
-                ca_path: self.optional("PROMETHEUS_CA_CERT_PATH"),
+                base_url: self.get(keys::PROMETHEUS_BASE_URL),
+                shown_url: without_password(&self.get(keys::PROMETHEUS_BASE_URL)),
+                insecure_skip_verify: self.get(keys::PROMETHEUS_TLS_INSECURE_SKIP_VERIFY),
+                ca_path: self.optional(keys::PROMETHEUS_CA_CERT_PATH),
                 // The table of settings rejects one without the other.
                 client_identity: self
-                    .optional("PROMETHEUS_CLIENT_CERT_PATH")
-                    .zip(self.optional("PROMETHEUS_CLIENT_KEY_PATH"))
+                    .optional(keys::PROMETHEUS_CLIENT_CERT_PATH)
+                    .zip(self.optional(keys::PROMETHEUS_CLIENT_KEY_PATH))
                     .map(|(cert, key)| ClientIdentity { cert, key }),
-                server_name: self.optional("PROMETHEUS_SERVER_NAME"),
-                bearer_token: self.optional("PROMETHEUS_BEARER_TOKEN"),
-                token_path: self.optional("PROMETHEUS_TOKEN_PATH"),
+                server_name: self.optional(keys::PROMETHEUS_SERVER_NAME),
+                bearer_token: self.optional(keys::PROMETHEUS_BEARER_TOKEN),
+                token_path: self.optional(keys::PROMETHEUS_TOKEN_PATH),
                 is_interactive: false,
             },
-            extra_matchers: self.text("PROMETHEUS_EXTRA_MATCHERS"),
+            extra_matchers: self.get(keys::PROMETHEUS_EXTRA_MATCHERS),
             limiter: wva_controller::GpuWatchConfig {
-                limited_mode: self.flag("WVA_LIMITED_MODE"),
-                node_selector: self.text("WVA_NODE_SELECTOR"),
+                limited_mode: self.get(keys::WVA_LIMITED_MODE),
+                node_selector: self.get(keys::WVA_NODE_SELECTOR),
             },
-            external_metrics_address: self.address("EXTERNAL_METRICS_BIND_ADDRESS"),
-            debug_address: self.address("WVA_DEBUG_BIND_ADDRESS"),
+            external_metrics_address: self.get(keys::EXTERNAL_METRICS_BIND_ADDRESS),
+            debug_address: self.get(keys::WVA_DEBUG_BIND_ADDRESS),
             series: wva_controller::OptionalSeries {
-                legacy: self.flag("WVA_LEGACY_METRICS"),
-                workload: self.flag("WVA_WORKLOAD_METRICS"),
+                legacy: self.get(keys::WVA_LEGACY_METRICS),
+                workload: self.get(keys::WVA_WORKLOAD_METRICS),
             },
-            manage_labelled: self.flag("WVA_MANAGE_LABELLED_VARIANTS"),
-            takeover_delay: self.duration("WVA_TAKEOVER_DELAY"),
-            annotations: self.flag("WVA_ANNOTATIONS"),
+            manage_labelled: self.get(keys::WVA_MANAGE_LABELLED_VARIANTS),
+            takeover_delay: self.get(keys::WVA_TAKEOVER_DELAY),
+            annotations: self.get(keys::WVA_ANNOTATIONS),
             zero: self.zero(),
         }
     }
 
     pub(super) fn engine(&self) -> wva_controller::EngineConfig {
         wva_controller::EngineConfig {
-            interval: self.duration("GLOBAL_OPT_INTERVAL"),
-            fetch_interval: self.duration("PROMETHEUS_METRICS_CACHE_FETCH_INTERVAL"),
-            cache_ttl: self.duration("PROMETHEUS_METRICS_CACHE_TTL"),
-            cleanup_interval: self.duration("PROMETHEUS_METRICS_CACHE_CLEANUP_INTERVAL"),
-            fresh: self.duration("PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD"),
-            stale: self.duration("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD"),
-            unavailable: self.duration("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD"),
-            decision_hold: self.duration("WVA_DECISION_HOLD"),
-            pending_grace: self.duration("WVA_PENDING_GRACE"),
-            early_scale_up: self.flag("WVA_EARLY_SCALE_UP"),
-            limited_mode: self.flag("WVA_LIMITED_MODE"),
-            scale_to_zero: self.flag("WVA_SCALE_TO_ZERO"),
-            max_retention: self.duration("WVA_MAX_RETENTION_PERIOD"),
-            proactive: self.flag("EXPERIMENTAL_PROACTIVE_MODEL"),
-            actuation: if self.text("WVA_ACTUATION") == "scale" {
+            interval: self.get(keys::GLOBAL_OPT_INTERVAL),
+            fetch_interval: self.get(keys::PROMETHEUS_METRICS_CACHE_FETCH_INTERVAL),
+            cache_ttl: self.get(keys::PROMETHEUS_METRICS_CACHE_TTL),
+            cleanup_interval: self.get(keys::PROMETHEUS_METRICS_CACHE_CLEANUP_INTERVAL),
+            fresh: self.get(keys::PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD),
+            stale: self.get(keys::PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD),
+            unavailable: self.get(keys::PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD),
+            decision_hold: self.get(keys::WVA_DECISION_HOLD),
+            pending_grace: self.get(keys::WVA_PENDING_GRACE),
+            early_scale_up: self.get(keys::WVA_EARLY_SCALE_UP),
+            limited_mode: self.get(keys::WVA_LIMITED_MODE),
+            scale_to_zero: self.get(keys::WVA_SCALE_TO_ZERO),
+            max_retention: self.get(keys::WVA_MAX_RETENTION_PERIOD),
+            proactive: self.get(keys::EXPERIMENTAL_PROACTIVE_MODEL),
+            actuation: if self.get(keys::WVA_ACTUATION) == "scale" {
                 Actuation::Scale
             } else {
                 Actuation::Signal
@@ -166,29 +169,27 @@ impl SettingsReader<'_> {
 
     fn zero(&self) -> ZeroScaling {
         ZeroScaling {
-            max_concurrent_steps: match self.value("SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY") {
-                Some(Value::Int(n)) => usize::try_from(*n).unwrap_or(usize::MAX),
-                _ => 1,
-            },
-            pool_group: self.text("POOL_GROUP"),
+            max_concurrent_steps: usize::try_from(self.get(keys::SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY))
+                .unwrap_or(usize::MAX),
+            pool_group: self.get(keys::POOL_GROUP),
             picker_token: self.picker_token(),
             picker_tls: wva_controller::PickerTls {
-                ca: self.optional("EPP_METRIC_READER_CA_CERT_PATH"),
+                ca: self.optional(keys::EPP_METRIC_READER_CA_CERT_PATH),
                 client: self
-                    .optional("EPP_METRIC_READER_CLIENT_CERT_PATH")
-                    .zip(self.optional("EPP_METRIC_READER_CLIENT_KEY_PATH")),
-                server_name: self.optional("EPP_METRIC_READER_SERVER_NAME"),
+                    .optional(keys::EPP_METRIC_READER_CLIENT_CERT_PATH)
+                    .zip(self.optional(keys::EPP_METRIC_READER_CLIENT_KEY_PATH)),
+                server_name: self.optional(keys::EPP_METRIC_READER_SERVER_NAME),
             },
         }
     }
 
     fn picker_token(&self) -> wva_controller::PickerToken {
         use wva_controller::PickerToken;
-        if let Some(token) = self.optional("EPP_METRIC_READER_BEARER_TOKEN") {
+        if let Some(token) = self.optional(keys::EPP_METRIC_READER_BEARER_TOKEN) {
             return PickerToken::Fixed(token);
         }
-        let account = |name| PickerToken::Account { namespace: self.text("POD_NAMESPACE"), name };
-        self.optional("EPP_METRIC_READER_SERVICE_ACCOUNT").map_or(PickerToken::None, account)
+        let account = |name| PickerToken::Account { namespace: self.get(keys::POD_NAMESPACE), name };
+        self.optional(keys::EPP_METRIC_READER_SERVICE_ACCOUNT).map_or(PickerToken::None, account)
     }
 
     /// Conflicts between settings that are each valid.
@@ -215,13 +216,13 @@ impl SettingsReader<'_> {
     }
 
     pub(super) fn log(&self) -> Log {
-        Log { level: self.level(), format: choice(&self.text("LOG_FORMAT")) }
+        Log { level: self.level(), format: choice(&self.get(keys::LOG_FORMAT)) }
     }
 
     fn level(&self) -> tracing::Level {
-        self.text("LOG_LEVEL").parse().unwrap_or_else(|_| match self.value("V") {
-            Some(Value::Int(5..)) => tracing::Level::TRACE,
-            Some(Value::Int(3..=4)) => tracing::Level::DEBUG,
+        self.get(keys::LOG_LEVEL).parse().unwrap_or_else(|_| match self.get(keys::V) {
+            5.. => tracing::Level::TRACE,
+            3..=4 => tracing::Level::DEBUG,
             _ => tracing::Level::INFO,
         })
     }
@@ -232,21 +233,24 @@ impl SettingsReader<'_> {
             .old_names
             .iter()
             .map(|(old, setting)| format!("{old} is an old name; use {}", current_name(*old, setting)));
-        let mode = choice(&self.text("WVA_CERT_MODE"));
+        let mode = choice(&self.get(keys::WVA_CERT_MODE));
         let is_ignored = matches!(mode, CertMode::SelfSigned | CertMode::Off);
-        let files = self.optional("WEBHOOK_CERT_PATH").filter(|_| is_ignored).map(|folder| {
+        let files = self.optional(keys::WEBHOOK_CERT_PATH).filter(|_| is_ignored).map(|folder| {
             format!(
                 "WEBHOOK_CERT_PATH ({folder}) is ignored: WVA_CERT_MODE is {}",
-                self.text("WVA_CERT_MODE")
+                self.get(keys::WVA_CERT_MODE)
             )
         });
         old.chain(files).chain(self.warn_unused_takeover_delay()).chain(self.warn_long_interval()).collect()
     }
 
     fn warn_unused_takeover_delay(&self) -> Option<String> {
-        let is_set = self.raw.get("WVA_TAKEOVER_DELAY").is_some_and(|entry| entry.source != Source::Default);
-        let delay = self.duration("WVA_TAKEOVER_DELAY");
-        let is_unused = self.flag("WVA_CONTROLLER") && !self.flag("LEADER_ELECT");
+        let is_set = self
+            .raw
+            .get(keys::WVA_TAKEOVER_DELAY.name())
+            .is_some_and(|entry| entry.source != Source::Default);
+        let delay = self.get(keys::WVA_TAKEOVER_DELAY);
+        let is_unused = self.get(keys::WVA_CONTROLLER) && !self.get(keys::LEADER_ELECT);
         (is_unused && is_set && !delay.is_zero()).then(|| {
             format!(
                 "WVA_TAKEOVER_DELAY ({}) does not delay series after the start: LEADER_ELECT is false, so this process \
@@ -258,8 +262,8 @@ impl SettingsReader<'_> {
 
     /// Cycles must be close enough to confirm targets in time.
     fn warn_long_interval(&self) -> Option<String> {
-        let interval = self.duration("GLOBAL_OPT_INTERVAL");
-        let is_late = self.flag("WVA_CONTROLLER") && interval > CONFIRMATION_DEADLINE.unsigned_abs();
+        let interval = self.get(keys::GLOBAL_OPT_INTERVAL);
+        let is_late = self.get(keys::WVA_CONTROLLER) && interval > CONFIRMATION_DEADLINE.unsigned_abs();
         is_late.then(|| {
             format!(
                 "GLOBAL_OPT_INTERVAL ({}) is too long for the external metrics API, which withholds a target that was not \
@@ -270,43 +274,19 @@ impl SettingsReader<'_> {
         })
     }
 
-    // An invalid key is in `invalid` already; its value below is never used.
+    // An invalid value is in `invalid` already; the default below is never used.
 
-    fn value(&self, key: &'static str) -> Option<&Value> {
-        self.raw.get(key).map(|entry| &entry.value)
+    fn get<T: SettingType + Default>(&self, key: Key<T>) -> T {
+        self.raw.get(key.name()).and_then(|entry| T::of(&entry.value)).unwrap_or_default()
     }
 
-    fn flag(&self, key: &'static str) -> bool {
-        self.value(key) == Some(&Value::Bool(true))
-    }
-
-    fn text(&self, key: &'static str) -> String {
-        self.optional(key).unwrap_or_default()
-    }
-
-    fn optional(&self, key: &'static str) -> Option<String> {
-        match self.value(key) {
-            Some(Value::Text(t)) if !t.is_empty() => Some(t.clone()),
-            _ => None,
-        }
+    /// `None`: empty.
+    fn optional(&self, key: Key<String>) -> Option<String> {
+        Some(self.get(key)).filter(|text| !text.is_empty())
     }
 
     pub(super) fn health_address(&self) -> Option<SocketAddr> {
-        self.address("HEALTH_PROBE_BIND_ADDRESS")
-    }
-
-    fn address(&self, key: &'static str) -> Option<SocketAddr> {
-        match self.value(key) {
-            Some(Value::Address(a)) => *a,
-            _ => None,
-        }
-    }
-
-    fn duration(&self, key: &'static str) -> Duration {
-        match self.value(key) {
-            Some(Value::Duration(d)) => d.get(),
-            _ => Duration::ZERO,
-        }
+        self.get(keys::HEALTH_PROBE_BIND_ADDRESS)
     }
 }
 

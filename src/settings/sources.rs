@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use clap::ArgMatches;
 use wva_crds::settings::map::{MapText, NESTED_ENTRY};
-use wva_crds::settings::{Kind, SETTINGS, Setting, Value};
+use wva_crds::settings::{Key, Kind, SETTINGS, Setting, Value, keys};
 
 use super::files::{self, MapName};
 use super::raw::{InvalidSetting, RawSettings, Source};
@@ -42,7 +42,7 @@ impl Sources {
 
     fn with_file(mut self) -> Self {
         let (raw, _) = RawSettings::read(&self, &MapText::default());
-        if let Some(entry) = raw.get("CONFIG_FILE")
+        if let Some(entry) = raw.get(keys::CONFIG_FILE.name())
             && let Value::Text(path) = &entry.value
             && !path.is_empty()
         {
@@ -50,7 +50,7 @@ impl Sources {
                 Ok(file) => self.file = file,
                 Err(error) => {
                     self.file_error = Some(InvalidSetting {
-                        key: "CONFIG_FILE",
+                        key: keys::CONFIG_FILE.name(),
                         value_source: entry.source,
                         problem: format!("{error:#}"),
                         is_from_command: true,
@@ -71,11 +71,11 @@ impl Sources {
 
     /// Namespace and name of the main map. Only the environment sets these.
     pub(crate) fn main_map(&self) -> MapName {
-        let read = |key: &str| {
-            let default = || Some(Setting::by_key(key)?.default?.to_owned());
-            self.variable(key).or_else(default).unwrap_or_default()
+        let read = |key: Key<String>| {
+            let default = || Some(Setting::by_key(key.name())?.default?.to_owned());
+            self.variable(key.name()).or_else(default).unwrap_or_default()
         };
-        MapName { namespace: read("POD_NAMESPACE"), name: read("CONFIG_MAP_NAME") }
+        MapName { namespace: read(keys::POD_NAMESPACE), name: read(keys::CONFIG_MAP_NAME) }
     }
 
     /// Used until all sources are read. Invalid values count as not set.

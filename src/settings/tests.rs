@@ -1,6 +1,7 @@
 //! Precedence of sources, errors and warnings.
 
 mod pickers;
+mod rows;
 
 use wva_crds::settings::map::MapText;
 use wva_rules::RunningSource;

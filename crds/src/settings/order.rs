@@ -1,6 +1,6 @@
 //! Rules between settings. The start checks all of them, admission only the orders.
 
-use super::Value;
+use super::{Key, SettingType, Value, keys};
 
 /// Invalid combination of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,17 +22,18 @@ struct Order {
 const ORDERS: &[Order] = &[
     Order {
         keys: &[
-            "LEADER_ELECTION_LEASE_DURATION", "LEADER_ELECTION_RENEW_DEADLINE",
-            "LEADER_ELECTION_RETRY_PERIOD",
+            keys::LEADER_ELECTION_LEASE_DURATION.name(),
+            keys::LEADER_ELECTION_RENEW_DEADLINE.name(),
+            keys::LEADER_ELECTION_RETRY_PERIOD.name(),
         ],
         is_rising: false,
         advice: "lease duration, renew deadline and retry period must decrease in this order, such as 60s, 50s, 10s",
     },
     Order {
         keys: &[
-            "PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD",
-            "PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD",
-            "PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD",
+            keys::PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD.name(),
+            keys::PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD.name(),
+            keys::PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD.name(),
         ],
         is_rising: true,
         advice: "fresh, stale and unavailable threshold must not decrease in this order, such as 1m, 2m, 5m",
@@ -44,81 +45,88 @@ type IsInvalid = fn(&Values<'_>) -> bool;
 /// A check, and the problem if it is true.
 const COMBINATIONS: &[(IsInvalid, SettingsProblem)] = &[
     (
-        |v| v.is_off("WVA_WEBHOOK") && v.is_off("WVA_CONTROLLER"),
+        |v| v.is_off(keys::WVA_WEBHOOK) && v.is_off(keys::WVA_CONTROLLER),
         SettingsProblem {
-            keys: &["WVA_WEBHOOK", "WVA_CONTROLLER"],
+            keys: &[keys::WVA_WEBHOOK.name(), keys::WVA_CONTROLLER.name()],
             advice: "admission and controller are both off, so nothing would run; set one of them to true",
         },
     ),
     (
-        |v| v.is_on("WVA_WEBHOOK") && v.has("WEBHOOK_CONFIGURATION") && !v.has("WEBHOOK_SERVICE"),
+        |v| v.is_on(keys::WVA_WEBHOOK) && v.has(keys::WEBHOOK_CONFIGURATION) && !v.has(keys::WEBHOOK_SERVICE),
         SettingsProblem {
-            keys: &["WEBHOOK_CONFIGURATION", "WEBHOOK_SERVICE", "WVA_WEBHOOK"],
+            keys: &[
+                keys::WEBHOOK_CONFIGURATION.name(),
+                keys::WEBHOOK_SERVICE.name(),
+                keys::WVA_WEBHOOK.name(),
+            ],
             advice: "WEBHOOK_SERVICE is empty; set it to the Service of the webhook configurations, or leave WEBHOOK_CONFIGURATION empty",
         },
     ),
     (
-        |v| v.is_on("WVA_WEBHOOK") && v.get("WEBHOOK_BIND_ADDRESS") == Some(Value::Address(None)),
+        |v| v.is_on(keys::WVA_WEBHOOK) && v.get(keys::WEBHOOK_BIND_ADDRESS) == Some(None),
         SettingsProblem {
-            keys: &["WEBHOOK_BIND_ADDRESS", "WVA_WEBHOOK"],
+            keys: &[keys::WEBHOOK_BIND_ADDRESS.name(), keys::WVA_WEBHOOK.name()],
             advice: "admission has no address; set one such as \":9443\", or WVA_WEBHOOK=false (--webhook=false) to disable admission",
         },
     ),
     (
-        |v| v.is("WVA_CERT_MODE", &["files"]) && !v.has("WEBHOOK_CERT_PATH"),
+        |v| v.is(keys::WVA_CERT_MODE, &["files"]) && !v.has(keys::WEBHOOK_CERT_PATH),
         SettingsProblem {
-            keys: &["WVA_CERT_MODE", "WEBHOOK_CERT_PATH"],
+            keys: &[keys::WVA_CERT_MODE.name(), keys::WEBHOOK_CERT_PATH.name()],
             advice: "mode files needs a folder; set WEBHOOK_CERT_PATH to the folder with tls.crt, tls.key and ca.crt, or use mode self",
         },
     ),
     (
-        |v| v.is("WVA_CERT_MODE", &["off"]) && v.is_on("WVA_WEBHOOK"),
+        |v| v.is(keys::WVA_CERT_MODE, &["off"]) && v.is_on(keys::WVA_WEBHOOK),
         SettingsProblem {
-            keys: &["WVA_CERT_MODE", "WVA_WEBHOOK"],
+            keys: &[keys::WVA_CERT_MODE.name(), keys::WVA_WEBHOOK.name()],
             advice: "admission needs a certificate, because API servers require HTTPS; use mode self or files, or WVA_WEBHOOK=false (--webhook=false) to disable admission",
         },
     ),
     (
         |v| {
-            v.is("WVA_CERT_MODE", &["off"])
-                && v.is_on("METRICS_SECURE")
-                && matches!(v.get("METRICS_BIND_ADDRESS"), Some(Value::Address(Some(_))))
-                && !v.has("METRICS_CERT_PATH")
+            v.is(keys::WVA_CERT_MODE, &["off"])
+                && v.is_on(keys::METRICS_SECURE)
+                && matches!(v.get(keys::METRICS_BIND_ADDRESS), Some(Some(_)))
+                && !v.has(keys::METRICS_CERT_PATH)
         },
         SettingsProblem {
-            keys: &["WVA_CERT_MODE", "METRICS_SECURE", "METRICS_CERT_PATH"],
+            keys: &[keys::WVA_CERT_MODE.name(), keys::METRICS_SECURE.name(), keys::METRICS_CERT_PATH.name()],
             advice: "secure metrics need a certificate; set METRICS_CERT_PATH, use mode self or files, or METRICS_SECURE=false for plain HTTP",
         },
     ),
     (
         |v| {
-            v.is("WVA_CERT_MODE", &["off"])
-                && v.is_on("WVA_CONTROLLER")
-                && matches!(v.get("EXTERNAL_METRICS_BIND_ADDRESS"), Some(Value::Address(Some(_))))
+            v.is(keys::WVA_CERT_MODE, &["off"])
+                && v.is_on(keys::WVA_CONTROLLER)
+                && matches!(v.get(keys::EXTERNAL_METRICS_BIND_ADDRESS), Some(Some(_)))
         },
         SettingsProblem {
-            keys: &["WVA_CERT_MODE", "EXTERNAL_METRICS_BIND_ADDRESS"],
+            keys: &[keys::WVA_CERT_MODE.name(), keys::EXTERNAL_METRICS_BIND_ADDRESS.name()],
             advice: "the external metrics API needs a certificate; use mode self or files, or EXTERNAL_METRICS_BIND_ADDRESS=0",
         },
     ),
     (
-        |v| v.is_on("WVA_CONTROLLER") && !v.has("PROMETHEUS_BASE_URL"),
+        |v| v.is_on(keys::WVA_CONTROLLER) && !v.has(keys::PROMETHEUS_BASE_URL),
         SettingsProblem {
-            keys: &["PROMETHEUS_BASE_URL"],
+            keys: &[keys::PROMETHEUS_BASE_URL.name()],
             advice: "is required; set the URL of Prometheus, such as https://prometheus.monitoring.svc:9090, or WVA_CONTROLLER=false (--controller=false) to serve only admission",
         },
     ),
     (
-        |v| v.has("PROMETHEUS_CLIENT_CERT_PATH") != v.has("PROMETHEUS_CLIENT_KEY_PATH"),
+        |v| v.has(keys::PROMETHEUS_CLIENT_CERT_PATH) != v.has(keys::PROMETHEUS_CLIENT_KEY_PATH),
         SettingsProblem {
-            keys: &["PROMETHEUS_CLIENT_CERT_PATH", "PROMETHEUS_CLIENT_KEY_PATH"],
+            keys: &[keys::PROMETHEUS_CLIENT_CERT_PATH.name(), keys::PROMETHEUS_CLIENT_KEY_PATH.name()],
             advice: "a client certificate needs its key; set both files or neither",
         },
     ),
     (
-        |v| v.has("EPP_METRIC_READER_CLIENT_CERT_PATH") != v.has("EPP_METRIC_READER_CLIENT_KEY_PATH"),
+        |v| v.has(keys::EPP_METRIC_READER_CLIENT_CERT_PATH) != v.has(keys::EPP_METRIC_READER_CLIENT_KEY_PATH),
         SettingsProblem {
-            keys: &["EPP_METRIC_READER_CLIENT_CERT_PATH", "EPP_METRIC_READER_CLIENT_KEY_PATH"],
+            keys: &[
+                keys::EPP_METRIC_READER_CLIENT_CERT_PATH.name(),
+                keys::EPP_METRIC_READER_CLIENT_KEY_PATH.name(),
+            ],
             advice: "a client certificate needs its key; set both files or neither",
         },
     ),
@@ -127,24 +135,24 @@ const COMBINATIONS: &[(IsInvalid, SettingsProblem)] = &[
 struct Values<'a>(&'a dyn Fn(&'static str) -> Option<Value>);
 
 impl Values<'_> {
-    fn get(&self, key: &'static str) -> Option<Value> {
-        (self.0)(key)
+    fn get<T: SettingType>(&self, key: Key<T>) -> Option<T> {
+        (self.0)(key.name()).as_ref().and_then(T::of)
     }
 
-    fn is_on(&self, key: &'static str) -> bool {
-        self.get(key) == Some(Value::Bool(true))
+    fn is_on(&self, key: Key<bool>) -> bool {
+        self.get(key) == Some(true)
     }
 
-    fn is_off(&self, key: &'static str) -> bool {
-        self.get(key) == Some(Value::Bool(false))
+    fn is_off(&self, key: Key<bool>) -> bool {
+        self.get(key) == Some(false)
     }
 
-    fn has(&self, key: &'static str) -> bool {
-        matches!(self.get(key), Some(Value::Text(text)) if !text.is_empty())
+    fn has(&self, key: Key<String>) -> bool {
+        self.get(key).is_some_and(|text| !text.is_empty())
     }
 
-    fn is(&self, key: &'static str, words: &[&str]) -> bool {
-        matches!(self.get(key), Some(Value::Text(text)) if words.contains(&text.as_str()))
+    fn is(&self, key: Key<String>, words: &[&str]) -> bool {
+        self.get(key).is_some_and(|text| words.contains(&text.as_str()))
     }
 }
 
