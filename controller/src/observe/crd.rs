@@ -39,7 +39,7 @@ pub async fn report_crd(client: Client) -> Infallible {
     }
 }
 
-/// Nobody waits to hear of a CRD that was complete from the start.
+/// A CRD that was complete from the start is none.
 fn is_news(last: Option<&Finding>, now: &Finding) -> bool {
     last.map_or(*now != Finding::Complete, |last| last != now)
 }

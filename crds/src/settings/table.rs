@@ -26,7 +26,7 @@ macro_rules! settings {
         pub mod keys {
             use super::*;
 
-            $(#[doc = $help] pub const $key: Key<$value> = Key::new(stringify!($key));)*
+            $(#[doc = concat!("Key of `", stringify!($key), "`.")] pub const $key: Key<$value> = Key::new(stringify!($key));)*
         }
 
         /// Whether the type of a key is that of its kind.

@@ -20,17 +20,21 @@ pub struct InForce<'a> {
 pub enum Early {
     /// Every model waits for the next cycle.
     Nothing,
-    /// These models were decided.
-    Decided {
-        /// Which.
-        models: BTreeSet<ModelKey>,
-        /// The snapshot in force, with their newest data. It replays to the decisions.
-        snapshot: Snapshot,
-        /// Decisions on their variants.
-        outcome: Outcome,
-    },
+    /// Some models were decided.
+    Decided(Box<EarlyDecisions>),
     /// Models need a decision that changes others too, which only a cycle can take.
     NeedsCycle,
+}
+
+/// Models that were decided between two cycles.
+#[derive(Debug)]
+pub struct EarlyDecisions {
+    /// Which.
+    pub models: BTreeSet<ModelKey>,
+    /// The snapshot in force, with their newest data. It replays to the decisions.
+    pub snapshot: Snapshot,
+    /// Decisions on their variants.
+    pub outcome: Outcome,
 }
 
 /// Decides the models that `select` returns for the decisions on the snapshot `newest`.
@@ -58,7 +62,7 @@ pub fn decide_early(
         return Early::NeedsCycle;
     }
     outcome.decisions.retain(|d| models.contains(&d.model_key()));
-    Early::Decided { models, snapshot, outcome }
+    Early::Decided(Box::new(EarlyDecisions { models, snapshot, outcome }))
 }
 
 /// Models that need more than the target in force, if the last decision was not a scale-up.

@@ -82,11 +82,11 @@ fn only_auto_targets_age() {
 }
 
 #[test]
-fn the_time_of_unchanged_replicas_begins_with_a_change_that_was_seen() {
+fn unchanged_replicas_count_from_a_change_that_was_seen() {
     let mut memory = VariantMemory::default();
     memory.observe(2, At(0));
     memory.observe(2, At(30));
-    assert_eq!(completed(&memory, 2, At(30)).current_for, None, "nobody saw when they began");
+    assert_eq!(completed(&memory, 2, At(30)).current_for, None, "no change was seen");
     memory.observe(3, At(60));
     memory.observe(3, At(90));
     assert_eq!(completed(&memory, 3, At(90)).current_for, Some(GoDuration::from_secs(30)));
@@ -175,11 +175,11 @@ fn what_is_learnt_ages_and_a_sample_is_observed_once() {
 #[test]
 fn a_gap_between_samples_counts_as_activity() {
     let mut idleness = Idleness::new(At(0));
-    let gap = Duration::from_secs(60);
+    let gap = Duration::from_mins(1);
     idleness.update(false, At(30), gap);
     assert_eq!(idleness.idle_for(At(30)), Duration::from_secs(30));
     idleness.update(false, At(91), gap);
-    assert_eq!(idleness.idle_for(At(91)), Duration::ZERO, "nobody looked for 61 s");
+    assert_eq!(idleness.idle_for(At(91)), Duration::ZERO, "no sample for 61 s");
     idleness.update(true, At(100), gap);
     idleness.update(false, At(95), gap);
     assert_eq!(idleness.idle_for(At(130)), Duration::from_secs(30), "an older sample changes nothing");
@@ -219,7 +219,8 @@ fn published(snapshot: Snapshot) -> Published {
 fn an_early_decision_replays_from_its_snapshot() {
     let before = published(snapshot(&[("m", "a", 0.5), ("n", "b", 0.75)], 2));
     let newest = snapshot(&[("m", "a", 0.79), ("n", "b", 0.1)], 2);
-    let Early::Decided { snapshot, outcome, .. } = before.grow(newest) else { panic!("nothing was decided") };
+    let Early::Decided(decided) = before.grow(newest) else { panic!("nothing was decided") };
+    let EarlyDecisions { snapshot, outcome, .. } = *decided;
     let grown: Vec<_> = outcome.decisions.iter().map(|d| (d.variant.as_str(), d.target())).collect();
     assert_eq!(grown, [("a", 2)]);
     let again: Vec<_> = decide(&snapshot).decisions;
@@ -241,7 +242,8 @@ fn a_gpu_given_to_another_model_is_not_given_again() {
 fn a_variant_that_changed_its_model_appears_once() {
     let before = published(snapshot(&[("m", "a", 0.5)], 1));
     let newest = snapshot(&[("other", "a", 0.79)], 1);
-    let Early::Decided { snapshot, .. } = before.grow(newest) else { panic!("nothing was decided") };
+    let Early::Decided(decided) = before.grow(newest) else { panic!("nothing was decided") };
+    let snapshot = decided.snapshot;
     let models: Vec<_> = snapshot.models.iter().map(|m| m.model_id.as_str()).collect();
     assert_eq!(models, ["other"]);
 }

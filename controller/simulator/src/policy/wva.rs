@@ -170,21 +170,21 @@ impl Wva {
         self.publish(view, snapshot, decided);
     }
 
-    /// Decides the models that `select` names, as the controller does between two cycles. `None`: this takes a cycle.
+    /// Decides the models that `select` names, as the controller does between two cycles. `false`: this takes a cycle.
     fn decide_early(
         &mut self,
         view: &FleetView<'_>,
         select: impl Fn(&[Decision], InForce<'_>) -> BTreeSet<ModelKey>,
-    ) -> Option<()> {
-        let before = self.in_force.as_ref()?;
+    ) -> bool {
+        let Some(before) = &self.in_force else { return false };
         let newest = self.assemble(view, self.control_loop.begin_early(&before.snapshot, Seconds(view.now)));
         let decision = |key: &VariantKey| before.decisions.get(key);
         match decide_early(newest, InForce { snapshot: &before.snapshot, decision: &decision }, select) {
             Early::Nothing => {}
-            Early::NeedsCycle => return None,
-            Early::Decided { snapshot, outcome, .. } => self.publish(view, snapshot, outcome),
+            Early::NeedsCycle => return false,
+            Early::Decided(decided) => self.publish(view, decided.snapshot, decided.outcome),
         }
-        Some(())
+        true
     }
 
     fn publish(&mut self, view: &FleetView<'_>, snapshot: Snapshot, outcome: Outcome) {
@@ -278,7 +278,9 @@ impl Policy for Wva {
                 }
                 models
             };
-            if (waits || grows) && self.decide_early(view, select).is_none() && waits {
+            let needs_cycle = (waits || grows) && !self.decide_early(view, select);
+            // Growth alone waits for the next cycle.
+            if needs_cycle && waits {
                 self.cycle(view);
             }
         }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 use wva_runtime::spans;
-use wva_scaling::control_loop::{Early, InForce, decide_early, models_to_grow};
+use wva_scaling::control_loop::{Early, EarlyDecisions, InForce, decide_early, models_to_grow};
 use wva_scaling::{Decision, ModelKey, VariantKey};
 
 use super::Engine;
@@ -59,7 +59,8 @@ impl Engine {
         match decide_early(newest, in_force, select) {
             Early::Nothing => IncrementalOutcome::Nothing,
             Early::NeedsCycle => IncrementalOutcome::NeedsCycle,
-            Early::Decided { models, snapshot, outcome } => {
+            Early::Decided(decided) => {
+                let EarlyDecisions { models, snapshot, outcome } = *decided;
                 pass.assembled.snapshot = snapshot;
                 for decision in &outcome.decisions {
                     state.deciding.memory.take_variant(&decision.key(), &mut memory);
