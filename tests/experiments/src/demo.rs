@@ -10,17 +10,20 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use wva_testbed::fixtures::{VariantFixture, saturation_map};
 use wva_testbed::install::{Install, InstallOptions};
-use wva_testbed::{Fleet, Options};
+use wva_testbed::{Engine, Fleet, FleetConfig, Options};
 
 use crate::command::print_line;
 use crate::variants::VariantState;
 use recording::Recording;
 use stage::{Stage, WAIT_LIMIT};
 
-/// Base load, requests per second: two replicas are a quarter full.
+/// Base load, requests per second: one replica could serve it, and each variant keeps one.
 const REST: f64 = 5.0;
-/// Peak load, requests per second: two replicas are nearly full, three are half full.
+/// Peak load, requests per second: it needs three replicas.
 const PEAK: f64 = 17.5;
+/// Step times of the emulated engine, which the throughput analyzer learns. A replica serves some 7 requests/s of 512 + 128
+/// tokens.
+const ENGINE: Engine = Engine { a: 0.02, b: 0.000_5, c: 0.000_05 };
 /// A VariantAutoscaling with four faults.
 const BAD: &str = "apiVersion: llmd.ai/v1alpha1
 kind: VariantAutoscaling
@@ -31,14 +34,14 @@ spec:
   variantCost: \"$40\"
 ";
 
-/// Uses the percentage analyzer: the emulated fleet has no step times for the throughput analyzer to learn.
-const ANALYZER: &str = "analyzerName: percentage";
+/// The default analyzer of the chart. Its default hold of five minutes would keep the spectator waiting.
+const ENTRY: &str = "{analyzerName: throughput, hold: 1m}";
 
 /// All objects that the demo shows.
 const OBJECTS: [&str; 4] = ["get", "va,hpa,deploy", "-n", "demo"];
 
 /// What the report says of the first new target.
-const FIRST_RISE: &str = "1 -> 2\nSpareBelowTarget: too little spare";
+const FIRST_RISE: &str = "1 -> 2\nNotLearnt: the throughput of a replica";
 
 /// Runs all steps, and writes the report of their cycles to a folder; with `keep`, everything stays until a signal.
 pub(crate) async fn run(wva: &Path, pod_start: Duration, keep: bool, folder: &Path) -> anyhow::Result<()> {
@@ -103,8 +106,8 @@ fn cheap() -> VariantFixture {
 }
 
 async fn admit(stage: &mut Stage) -> anyhow::Result<()> {
-    stage.step("Two variants of one model are admitted", "The same model on A100s at cost 40 and on H100s at cost 80, one replica each, each with an ordinary HPA that reads\nwva_desired_replicas. A ConfigMap of the namespace selects the percentage analyzer.")?;
-    stage.apply(&saturation_map("demo", ANALYZER)).await?;
+    stage.step("Two variants of one model are admitted", "The same model on A100s at cost 40 and on H100s at cost 80, one replica each, each with an ordinary HPA that reads\nwva_desired_replicas. A ConfigMap of the namespace shortens the time for which a need is held.")?;
+    stage.apply(&saturation_map("demo", ENTRY)).await?;
     for variant in [cheap(), VariantFixture::new("demo", "llama-h100").cost("80.0")] {
         stage.apply(&variant.all()).await?;
     }
@@ -117,7 +120,8 @@ async fn serve(stage: &mut Stage, install: &Install, pod_start: Duration) -> any
         "Each pod takes {load_time} s to load the model. Then {REST} requests/s arrive: all is quiet."
     );
     stage.step("The model serves", &about)?;
-    let fleet = Fleet::start(&stage.testbed, cheap().fleet())?;
+    let engines = FleetConfig { engine: Some(ENGINE), max_seqs: 256, max_queue: 1000, ..cheap().fleet() };
+    let fleet = Fleet::start(&stage.testbed, engines)?;
     stage
         .follow("both replicas ready and their metrics seen", async |now| {
             let seen = |v: &VariantState| v.ready == 1 && v.target == Some(1) && v.is_measured();
@@ -148,7 +152,7 @@ async fn refuse(stage: &mut Stage) -> anyhow::Result<()> {
 }
 
 async fn rise(stage: &mut Stage, install: &Install, fleet: &Fleet, wva: &Path) -> anyhow::Result<()> {
-    stage.step("Load rises", &format!("{PEAK} requests/s: the KV caches fill up, spare capacity falls below the trigger of 0.1, and the cheaper variant gets the\nfirst new replica."))?;
+    stage.step("Load rises", &format!("{PEAK} requests/s: wva counts what arrives. In its first minute it has not learnt yet what a replica of this engine can do,\nso it grows one step at a time while the replicas are busy, the cheaper variant first."))?;
     fleet.set_rate(PEAK);
     let mut first = None;
     stage
@@ -168,7 +172,10 @@ async fn rise(stage: &mut Stage, install: &Install, fleet: &Fleet, wva: &Path) -
     ))?;
     explain(stage, install, wva).await?;
 
-    stage.step("The HPA scales the Deployment", "The HPA reads the target through the external metrics API. While the new replica loads its model, the more expensive\nvariant scales up too, so that the model is not saturated during the cold start.")?;
+    stage.step(
+        "The HPA scales the Deployment",
+        "The HPA reads the target through the external metrics API. Then the new replica loads its model.",
+    )?;
     stage
         .follow("the Deployment of the cheaper variant to have a second replica", async |now| {
             let cheap = now.iter().find(|v| v.name == "llama-a100").context("llama-a100 is gone")?;
@@ -211,7 +218,7 @@ async fn explain(stage: &mut Stage, install: &Install, wva: &Path) -> anyhow::Re
 }
 
 async fn fall(stage: &mut Stage, install: &Install, fleet: &Fleet) -> anyhow::Result<()> {
-    stage.step("Load falls", &format!("{REST} requests/s again. The signals are maxima over a minute, so they fall with that delay. Then the most expensive variant\nwith more than one replica removes one per cycle, while the rest can serve the load."))?;
+    stage.step("Load falls", &format!("{REST} requests/s again. wva holds the highest need of the last minute. Then the target falls to what the load needs, in one\nstep, because it has seen what a replica serves."))?;
     fleet.set_rate(REST);
     stage
         .follow("both Deployments to be back at one replica", async |now| {

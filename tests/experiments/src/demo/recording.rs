@@ -1,13 +1,16 @@
 //! The demo's own recording: the leader's cycles, a timeline of them in the terminal, and their report.
 
+use std::fmt;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::oneshot;
+use wva_scaling::Snapshot;
 use wva_simulator::report::recording::{Selection, TimelineStyle};
 
 use super::stage::Stage;
@@ -76,6 +79,8 @@ impl Recording {
         let recorded = std::fs::read_to_string(&self.file)?;
         let points = check(&html, &recorded, decision)?;
         let cycles = history.cycles();
+        let costs = costs(&recorded).context("the recording has no two cycles")?;
+        print_line(&costs.to_string())?;
         print_line(&format!(
             "\n{cycles} cycles were recorded. The report has a point for each cycle of each variant, {points} together."
         ))?;
@@ -124,6 +129,41 @@ fn check(html: &str, recorded: &str, decision: &str) -> anyhow::Result<usize> {
     Ok(all)
 }
 
+/// Cost of what ran, and of a fleet that never changes and is as large as the one at the peak.
+struct Costs {
+    hours: f64,
+    ran: f64,
+    fixed: f64,
+}
+
+impl fmt::Display for Costs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { hours, ran, fixed } = self;
+        write!(
+            f,
+            "\nIn {:.1} minutes the replicas cost {ran:.2}. A fixed fleet, always as large as at the peak, costs {fixed:.2}: wva saved {:.0} %.",
+            hours * 60.0,
+            100.0 * (1.0 - ran / fixed)
+        )
+    }
+}
+
+/// The replicas of a cycle last until the next one. `None`: fewer than two cycles.
+fn costs(recorded: &str) -> Option<Costs> {
+    let cycle = |line: &str| -> Option<(Timestamp, f64)> {
+        let Snapshot { now, models, .. } = Snapshot::parse(line).ok()?;
+        let variants = models.iter().flat_map(|model| &model.variants);
+        let cost = variants.map(|v| v.cost.get() * f64::from(v.current)).sum::<f64>();
+        Some((now?.parse().ok()?, cost))
+    };
+    let cycles: Vec<(Timestamp, f64)> = recorded.lines().filter_map(cycle).collect();
+    let hours = |from: Timestamp, to: Timestamp| to.duration_since(from).as_secs_f64() / 3600.0;
+    let ran = cycles.windows(2).map(|pair| pair[0].1 * hours(pair[0].0, pair[1].0)).sum();
+    let peak = cycles.iter().map(|(_, cost)| *cost).fold(0.0, f64::max);
+    let hours = hours(cycles.first()?.0, cycles.last()?.0);
+    (hours > 0.0).then_some(Costs { hours, ran, fixed: peak * hours })
+}
+
 /// Points of all lines of a class.
 fn points(html: &str, class: &str) -> usize {
     let start = format!("<polyline class=\"{class}\" points=\"");
@@ -142,6 +182,21 @@ mod tests {
             "<h3 id=\"demo/a\"><polyline class=\"three\" points=\"{points}\"/>\
              <script id=\"data\">{{\"rows\":[{{\"s\":[\"1 -> 2\\nUp: because\"]}}]}}</script>"
         )
+    }
+
+    #[test]
+    fn a_fixed_fleet_is_as_large_as_at_the_peak() -> anyhow::Result<()> {
+        let cycle = |minute: u32, replicas: u32| {
+            format!(
+                "{{\"now\":\"2026-01-01T00:0{minute}:00Z\",\"models\":[{{\"modelID\":\"m\",\"namespace\":\"demo\",\"variants\":[\
+                 {{\"name\":\"a\",\"cost\":60.0,\"current\":{replicas}}},{{\"name\":\"b\",\"cost\":60.0,\"current\":1}}]}}]}}\n"
+            )
+        };
+        let recorded: String = [cycle(0, 1), cycle(1, 3), cycle(2, 1)].concat();
+        let Costs { hours, ran, fixed } = costs(&recorded).context("two cycles")?;
+        assert_eq!((hours * 60.0, ran.round(), fixed.round()), (2.0, 6.0, 8.0));
+        assert!(costs("{}").is_none());
+        Ok(())
     }
 
     #[test]
