@@ -9,7 +9,7 @@ use wva_runtime::terminal::{harmless, print_unchecked};
 use crate::settings::{MainMap, MapName, Retry, Sources};
 use crate::start::read_main_map;
 
-/// Prints every setting with its source.
+/// Prints every setting with its source, even if some are invalid.
 ///
 /// # Errors
 /// All invalid settings.
@@ -21,15 +21,14 @@ pub(crate) async fn print_config(arguments: &ArgMatches) -> anyhow::Result<()> {
         Ok(map) => (map, "read".to_owned()),
         Err(error) => (MainMap::default(), format!("not read, so its keys are missing here: {error}")),
     };
-    let settings = sources
-        .read(&map.text)
-        .with_context(|| format!("settings (main ConfigMap {namespace}/{name}: {state})"))?;
-    let warnings = settings.warnings.iter().chain(&map.warnings);
+    let settings = sources.read(&map.text);
     let mut text = format!("# main ConfigMap {namespace}/{name}: {state}\n");
-    for warning in warnings {
+    let of_settings = settings.as_ref().map(|settings| &*settings.warnings).unwrap_or_default();
+    for warning in of_settings.iter().chain(&map.warnings) {
         let _ = writeln!(text, "# warning: {warning}");
     }
-    print_unchecked(&harmless(&(text + &settings.lines()), false))
+    // The table helps most if a setting is wrong or missing.
+    print_unchecked(&harmless(&(text + &sources.values(&map.text).lines()), false))
         .context("cannot write to standard output")?;
-    Ok(())
+    settings.map(|_| ()).with_context(|| format!("settings (main ConfigMap {namespace}/{name}: {state})"))
 }

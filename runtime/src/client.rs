@@ -21,8 +21,10 @@ struct RequestTimeout(Duration);
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Neither a service account nor a kubeconfig is usable.
-    #[error("no API server configured: run in a pod with a service account, or set KUBECONFIG")]
-    NotConfigured(#[source] InferError),
+    #[error(
+        "no API server configured: {0}\n  set --kubeconfig or KUBECONFIG to the kubeconfig of your cluster, or run in a pod with a service account"
+    )]
+    NotConfigured(InferError),
     /// The kubeconfig or the context of the command line is not usable.
     #[error("cannot use the kubeconfig")]
     Kubeconfig(#[source] InferError),
@@ -100,7 +102,12 @@ pub async fn client_without_retries(limit: Duration) -> Result<Client, ClientErr
 }
 
 async fn infer_config() -> Result<kube::Config, ClientError> {
-    kube::Config::infer().await.map_err(|error| ClientError::NotConfigured(InferError(error.to_string())))
+    kube::Config::infer().await.map_err(|error| {
+        // Outside of a pod, only the kubeconfig can be meant.
+        let is_in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+        let of_kubeconfig = std::error::Error::source(&error).filter(|_| !is_in_pod).map(ToString::to_string);
+        ClientError::NotConfigured(InferError(of_kubeconfig.unwrap_or_else(|| error.to_string())))
+    })
 }
 
 fn new_client(mut config: kube::Config, limit: Option<Duration>) -> Result<Client, ClientError> {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use wva_crds::settings::SETTINGS;
 
 use super::Settings;
-use super::raw::Source;
+use super::raw::{RawSettings, Source};
 
 /// Column of the source.
 const WIDTH: usize = 72;
@@ -15,11 +15,12 @@ pub(crate) struct EffectiveSettings {
     pub(crate) defaults: String,
 }
 
-impl Settings {
+impl RawSettings {
+    /// Every setting with its value and source, one on each line.
     pub(crate) fn lines(&self) -> String {
         let mut out = String::new();
         for setting in SETTINGS {
-            let (value, source) = match (self.values.display_value(setting), self.values.get(setting.key)) {
+            let (value, source) = match (self.display_value(setting), self.get(setting.key)) {
                 (Some(value), Some(entry)) => (value, entry.source.to_string()),
                 _ => (String::new(), "not set".to_owned()),
             };
@@ -29,7 +30,9 @@ impl Settings {
         }
         out
     }
+}
 
+impl Settings {
     pub(crate) fn effective(&self) -> EffectiveSettings {
         let (mut given, mut defaults) = (Vec::new(), Vec::new());
         for setting in SETTINGS {

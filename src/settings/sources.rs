@@ -90,6 +90,11 @@ impl Sources {
         SettingsReader { raw: &raw, invalid }.health_address()
     }
 
+    /// The values of all sources, without those that are invalid.
+    pub(crate) fn values(&self, map: &MapText) -> RawSettings {
+        RawSettings::read(self, map).0
+    }
+
     /// Parses all sources.
     ///
     /// # Errors

@@ -366,7 +366,7 @@ fn displays_each_value_with_source_and_without_secrets() {
         ("LEADER_ELECTION_ID", "mine"),
     ];
     let settings = read(&["--leader-elect"], &set).unwrap();
-    let lines = settings.lines();
+    let lines = settings.values.lines();
     for setting in wva_crds::settings::SETTINGS {
         let matching = lines.lines().filter(|line| line.starts_with(&format!("{}=", setting.key)));
         assert_eq!(matching.count(), 1, "{}", setting.key);

@@ -78,6 +78,11 @@ fn print_config_works_without_a_cluster() {
     assert!(printed.lines().next().unwrap().contains("not read, so its keys are missing here"), "{printed}");
     assert!(printed.lines().any(|line| line.starts_with("V=4 ") && line.ends_with("# flag -v")), "{printed}");
     let out = finish(&mut without_cluster(&["run", "--print-config"]), "").ends(1);
+    assert!(
+        out.stdout.contains("\nPROMETHEUS_BASE_URL=  "),
+        "the table although it is missing: {}",
+        out.stdout
+    );
     assert_eq!(out.reports(&["PROMETHEUS_BASE_URL (default): is required"]).stdout, "");
 }
 
@@ -95,6 +100,8 @@ fn missing_kubeconfig_is_named_once() {
     let error = finish(wva(&["status"]).env("KUBECONFIG", "/no/such/kubeconfig"), "").ends(2).stderr;
     assert!(error.starts_with("wva: no API server configured"), "{error}");
     assert_eq!(error.matches("/no/such/kubeconfig").count(), 1, "{error}");
+    assert_eq!(error.trim_end().lines().count(), 2, "{error}");
+    assert!(error.contains("set --kubeconfig or KUBECONFIG"), "{error}");
 }
 
 #[test]

@@ -74,7 +74,9 @@ fn rows(section: &Section) -> Vec<Vec<String>> {
     let mut rows = vec![header];
     for study in &section.studies {
         let size = study.best_size.map(|size| format!(", {size}"));
-        let mut row = vec![study.policy.clone() + &size.unwrap_or_default()];
+        let of_wva = section.scenario.policies.iter().any(|p| p.name == study.policy && p.wva.is_some());
+        let owner = if of_wva { "wva: " } else { "" };
+        let mut row = vec![format!("{owner}{}{}", study.policy, size.unwrap_or_default())];
         row.extend(FIGURES.iter().enumerate().map(|(i, f)| format_cell(study.mean(i), f.digits)));
         row.extend(study.ratio().map(|ratio| format_cell(ratio, 2)));
         rows.push(row);
