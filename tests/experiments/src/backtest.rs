@@ -29,9 +29,6 @@ const START: &str = "103s";
 const SHARE_BOUND: f64 = 2.0;
 /// See [`SHARE_BOUND`].
 const COST_BOUND: f64 = 5.0;
-/// Policies whose figures have bounds.
-const BOUNDED: [&str; 3] = ["wva, default", "HPA on queue and KV", "KEDA llm-d slo-aware"];
-
 /// A trace, the fleet that served it, and the scrape interval.
 pub(crate) struct Case {
     scenario: &'static str,
@@ -39,23 +36,34 @@ pub(crate) struct Case {
     ran: &'static str,
     /// Scrape interval, seconds.
     interval: u32,
-    /// Whether it has to be refused.
-    is_coarse: bool,
+    expected: Expected,
 }
 
-const fn case(scenario: &'static str, ran: &'static str, interval: u32, is_coarse: bool) -> Case {
-    Case { scenario, ran, interval, is_coarse }
+/// What the command has to answer.
+#[derive(Clone, Copy, Debug)]
+enum Expected {
+    VerdictOnWva,
+    Refusal,
+    /// Verdicts within the bounds, if any.
+    Any,
 }
 
-const CASES: [Case; 8] = [
-    case("azure-conv", "HPA on queue and KV", 15, false),
-    case("azure-conv", "HPA on queue and KV", 60, false),
-    case("servegen-m-large", "HPA on queue and KV", 15, false),
-    case("servegen-m-large", "HPA on queue and KV", 60, false),
-    case("mooncake-conv", "HPA on queue and KV", 15, false),
-    case("mooncake-conv", "HPA on queue and KV", 60, false),
-    case("azure-code", "HPA on queue and KV", 15, false),
-    case("azure-code", "HPA on queue and KV", 60, true),
+const fn case(scenario: &'static str, interval: u32, expected: Expected) -> Case {
+    Case { scenario, ran: "HPA on queue and KV", interval, expected }
+}
+
+const CASES: [Case; 11] = [
+    case("azure-conv", 15, Expected::VerdictOnWva),
+    case("azure-conv", 60, Expected::Any),
+    case("servegen-m-large", 15, Expected::VerdictOnWva),
+    case("servegen-m-large", 60, Expected::Any),
+    case("mooncake-conv", 15, Expected::Any),
+    case("mooncake-conv", 60, Expected::Any),
+    case("azure-code", 15, Expected::Refusal),
+    case("azure-code", 60, Expected::Refusal),
+    case("servegen-r1", 15, Expected::Any),
+    case("servegen-mm-image", 15, Expected::Any),
+    case("mooncake-synthetic", 15, Expected::Any),
 ];
 
 /// Runs all cases whose scenario contains `only`.
