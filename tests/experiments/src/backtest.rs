@@ -2,6 +2,8 @@
 //! command says against what is true.
 
 mod driver;
+mod memory;
+mod parts;
 mod prometheus;
 mod remote_write;
 mod series;
@@ -21,6 +23,7 @@ use self::prometheus::Server;
 use crate::command::print_line;
 use crate::report::Report;
 
+pub(crate) use self::parts::run as run_parts;
 pub(crate) use self::week::run as run_week;
 
 /// Cold start of the scenarios, which the histograms do not show.
@@ -84,11 +87,14 @@ struct Answer {
 }
 
 impl Case {
+    fn policy<'a>(&self, scenario: &'a Scenario) -> anyhow::Result<&'a Policy> {
+        let policy = scenario.policies.iter().find(|policy| policy.name == self.ran);
+        policy.with_context(|| format!("no policy {:?}", self.ran))
+    }
+
     async fn run(&self, wva: &Path, folder: &Path, report: &mut Report) -> anyhow::Result<()> {
         let scenario = read_scenario(self.scenario)?;
-        let policy = scenario.policies.iter().find(|policy| policy.name == self.ran);
-        let policy: &Policy = policy.with_context(|| format!("no policy {:?}", self.ran))?;
-        let ran = FleetRun::new(&scenario.setting, policy, self.interval)?;
+        let ran = FleetRun::new(&scenario.setting, self.policy(&scenario)?, self.interval)?;
         let name = format!("{}-{}s", self.scenario, self.interval);
         let server = Server::start(&folder.join(&name)).await?;
         let epoch = prometheus::aligned_start(scenario.setting.duration)?;

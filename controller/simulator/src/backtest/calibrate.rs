@@ -249,7 +249,7 @@ pub fn calibrate(
 }
 
 /// Puts the fit first with which most requests are judged, with the speed within its error that shows most, and returns
-/// its calibration. `None`: there is no fit.
+/// its calibration. `None`: without a fit.
 pub fn best_first(
     fits: &mut [Fit],
     history: &History,

@@ -69,7 +69,7 @@ pub struct Outcome {
     pub size: Option<u32>,
     /// Minutes of the whole history.
     pub minutes: Vec<Minute>,
-    /// Why there is no verdict on it. `None`: there is one.
+    /// Why it has no verdict. `None`: it has one.
     pub doubt: Option<Doubt>,
 }
 

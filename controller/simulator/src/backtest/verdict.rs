@@ -13,7 +13,7 @@ const BEYOND: f64 = 1.25;
 /// Share of the minutes with a smaller load.
 const MOST: f64 = 0.9;
 
-/// Why there is no verdict on a policy.
+/// Why a policy has no verdict.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Doubt {
     /// Reconstructions that fit as well lead to other shares, 0 to 1.
