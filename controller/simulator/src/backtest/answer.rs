@@ -222,7 +222,8 @@ impl ModelAnswer {
     pub fn new(findings: Findings<'_>, assumptions: Vec<String>) -> Self {
         let Findings { history, calibration, .. } = findings;
         let judged: Vec<&Hour> = calibration.hours.iter().filter(|hour| hour.refusal.is_none()).collect();
-        let requests = |hours: &[&Hour]| hours.iter().map(|hour| hour.requests).sum::<f64>();
+        // The sum of no hours is -0.
+        let requests = |hours: &[&Hour]| hours.iter().map(|hour| hour.requests).sum::<f64>() + 0.0;
         let busy = judged.iter().filter(|hour| hour.is_busy()).count();
         let errors = judged.iter().filter(|hour| hour.is_busy()).flat_map(|hour| [hour.ttft, hour.itl]);
         let worst_hour_error = errors.flatten().map(|e| 100.0 * e.error).reduce(f64::max);
