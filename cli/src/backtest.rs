@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{ArgMatches, Command};
 use wva_crds::envelope::{self, FileKind};
-use wva_simulator::backtest::answer::BacktestReport;
+use wva_simulator::backtest::answer::{BacktestReport, ModelAnswer};
 use wva_simulator::backtest::text::text;
 
 use self::options::Options;
@@ -53,5 +53,5 @@ pub(crate) fn history_schema() -> serde_json::Value {
 }
 
 fn has_verdict(report: &BacktestReport) -> bool {
-    report.models.iter().any(|model| !model.policies.is_empty())
+    report.models.iter().any(ModelAnswer::has_verdict)
 }

@@ -96,7 +96,7 @@ fn errors_name_file_line_and_option() {
     let scratch = Scratch::new("backtest-errors");
     backtest(&[]).ends(2).reports(&["--prometheus"]);
     backtest(&["--from", &scratch.path("none.jsonl")]).ends(2).reports(&["cannot read"]);
-    backtest(&["--prometheus", "ftp://p"]).ends(1).reports(&["--prometheus: \"ftp://p\""]);
+    backtest(&["--prometheus", "ftp://p"]).ends(2).reports(&["--prometheus: \"ftp://p\""]);
     backtest(&["--prometheus", "http://127.0.0.1:1"]).ends(3).reports(&["check --prometheus"]);
     let file = scratch.file("bad.jsonl", &lines([0, 10, 0, 0, 0, 0]).replace("\"cells\"", "\"cell\""));
     backtest(&["--from", &file]).ends(1).reports(&["bad.jsonl line 2", "cells"]);

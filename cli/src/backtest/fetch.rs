@@ -13,7 +13,7 @@ use wva_runtime::prometheus::{Query, QueryError, TimeRange};
 use wva_simulator::backtest::WINDOW;
 use wva_simulator::backtest::history::{Chunk, EngineFacts, ModelKey, Windows};
 use wva_simulator::backtest::plan::{Span, Time, estimate};
-use wva_simulator::backtest::scrapes::{Grid, Scrapes};
+use wva_simulator::backtest::scrapes::{Grid, Reduced, Scrapes};
 use wva_simulator::backtest::signals::{Counter, Figure, Selector};
 
 use self::discover::Discovery;
@@ -119,9 +119,9 @@ impl Reader<'_> {
         let (scrapes, mut warning) = self.scrapes(chunk, store).await?;
         let grid = Grid { span: chunk, step: self.header.step, interval: self.header.interval };
         let mut models: BTreeMap<ModelKey, Chunk> = BTreeMap::new();
-        for (key, (cells, engine)) in scrapes.reduce(grid) {
-            let part =
-                Chunk { key: key.clone(), from: chunk.from, cells, windows: Windows::default(), engine };
+        for (key, Reduced { cells, engine, gap_seconds, gaps, points }) in scrapes.reduce(grid) {
+            let windows = Windows { gap_seconds, gaps, ..Windows::default() };
+            let part = Chunk { key: key.clone(), from: chunk.from, cells, windows, engine, points };
             models.insert(key, part);
         }
         for (figure, names) in self.discovery.figures() {
@@ -231,8 +231,6 @@ fn keep(models: &mut BTreeMap<ModelKey, Chunk>, figure: Figure, sink: WindowSink
         for (key, row) in sink.sums() {
             let Some(Chunk { windows, .. }) = models.get_mut(&key) else { continue };
             let place = match figure {
-                Figure::GapSeconds => &mut windows.gap_seconds,
-                Figure::Gaps => &mut windows.gaps,
                 Figure::PrefixHits => &mut windows.prefix_hits,
                 _ => &mut windows.prefix_lookups,
             };

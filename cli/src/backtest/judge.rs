@@ -1,8 +1,9 @@
 //! Fit, calibration and comparison of each model that was read.
 
 use wva_simulator::backtest::answer::{BacktestReport, Findings, ModelAnswer};
-use wva_simulator::backtest::calibrate::{Calibration, Hour, Refusal, calibrate};
+use wva_simulator::backtest::calibrate::{Calibration, Hour, Refusal, best_first};
 use wva_simulator::backtest::compare::{Fleet, Outcome, compare, policies, setting};
+use wva_simulator::backtest::ensemble::members;
 use wva_simulator::backtest::fit::{Limits, fit};
 use wva_simulator::backtest::history::History;
 use wva_simulator::backtest::plan::Time;
@@ -54,9 +55,10 @@ fn judge_model(
     let name = history.key.to_string();
     let (fleet, assumptions) = assume(history, options);
     let limits = Limits { max_seqs: options.max_seqs, max_batched_tokens: options.max_batched_tokens };
-    let fitted = fit(history, limits);
+    let mut fits = fit(history, limits);
     progress.count(&name, "fit");
-    let Some(fitted) = fitted else {
+    let drawer = Drawer::new(history);
+    let Some(mut calibration) = best_first(&mut fits, history, &drawer, options.objectives) else {
         let calibration = without_latencies(history);
         let findings = Findings {
             history,
@@ -68,12 +70,13 @@ fn judge_model(
         };
         return Ok(answer(&findings, assumptions, None, options));
     };
-    let mut calibration = calibrate(history, &Drawer::new(history), fitted.engine, options.objectives);
+    let fitted = fits[0];
     progress.count(&name, "calibration");
     let is_worth = calibration.hours.iter().any(|hour| hour.refusal.is_none() && hour.is_busy());
     let outcomes: Vec<Outcome> = if is_worth {
         let finished = |policy: &str| progress.count(&name, policy);
-        compare(history, fitted.engine, &mut calibration, options.objectives, fleet, policies, finished)
+        let members = members(history, &drawer, &fits, &calibration, options.objectives);
+        compare(history, &members, &mut calibration, options.objectives, fleet, policies, finished)
     } else {
         Vec::new()
     };
@@ -108,7 +111,7 @@ struct JudgedModel<'a> {
 
 impl JudgedModel<'_> {
     fn setting(&self) -> Setting {
-        let requests = self.calibration.requests(&Drawer::new(self.history));
+        let requests = self.calibration.requests(&Drawer::new(self.history), 1);
         setting(self.history, self.engine, requests, self.options.objectives, self.fleet)
     }
 

@@ -23,6 +23,9 @@ pub(super) struct Labels {
     model_name: String,
     engine: String,
     dp_rank: String,
+    is_streaming: String,
+    /// Of SGLang: the series without it counts the requests of all priorities.
+    priority: String,
     finished_reason: String,
     le: String,
 }
@@ -51,9 +54,10 @@ impl RangeSink for ScrapeSink {
         let labels = &series.labels;
         let Some(counter) = Counter::of_metric(&labels.name) else { return };
         // Two names of one counter are parts of their own only if a server exports one of them.
-        let part = format!("{}/{}/{}", labels.engine, labels.dp_rank, labels.finished_reason);
+        let Labels { engine, dp_rank, is_streaming, priority, finished_reason, .. } = labels;
+        let part = format!("{engine}/{dp_rank}/{is_streaming}/{finished_reason}");
         let id = SeriesId { key: labels.key(), pod: labels.pod().to_owned(), counter, part };
-        if !id.key.model.is_empty() {
+        if !id.key.model.is_empty() && priority.is_empty() {
             self.0.add(id, series.samples.into_iter().map(|sample| (sample.at, sample.value)));
         }
     }
@@ -166,6 +170,30 @@ mod tests {
         let labels = Labels { model_name: "m".to_owned(), le: le.to_owned(), ..Labels::default() };
         let samples = samples.iter().map(|(at, value)| Sample { at: *at, value: *value }).collect();
         RangeSeries { labels, samples }
+    }
+
+    /// SGLang counts requests with and without a stream in series of their own.
+    #[test]
+    fn requests_with_and_without_a_stream_are_added() {
+        let mut sink = ScrapeSink::default();
+        for (is_streaming, at) in [("true", 15.0), ("false", 5.0)] {
+            let labels = Labels {
+                name: "sglang:num_requests_total".to_owned(),
+                model_name: "m".to_owned(),
+                is_streaming: is_streaming.to_owned(),
+                ..Labels::default()
+            };
+            sink.push_range(RangeSeries { labels, samples: vec![Sample { at: 60.0, value: at }] });
+        }
+        assert_eq!((sink.0.samples(), sink.0.duplicates()), (2, 0));
+        let labels = Labels {
+            name: "sglang:num_running_reqs".to_owned(),
+            model_name: "m".to_owned(),
+            priority: "1".to_owned(),
+            ..Labels::default()
+        };
+        sink.push_range(RangeSeries { labels, samples: vec![Sample { at: 60.0, value: 5.0 }] });
+        assert_eq!(sink.0.samples(), 2, "a part of what the series without a priority counts");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use wva_crds::GoDuration;
+use wva_crds::settings::Kind;
 use wva_simulator::backtest::history::ModelKey;
 use wva_simulator::backtest::plan::Span;
 use wva_simulator::backtest::signals::Selector;
@@ -140,6 +141,9 @@ impl Options {
                 .transpose()
         };
         let known = |name: &'static str| Ok::<_, anyhow::Error>(duration(name)?.unwrap_or_default());
+        if let Some(url) = value(arguments, "prometheus") {
+            Kind::Url.parse(url).context("--prometheus")?;
+        }
         let (cost, costs) = parse_costs(&values(arguments, "cost"))?;
         let targets = parse_targets(arguments)?;
         let step = duration("step")?.map(|step| u32::try_from(step.as_secs()).unwrap_or(u32::MAX));

@@ -203,6 +203,7 @@ fn whole(key: ModelKey, history: &History) -> Chunk {
         cells: history.cells.clone(),
         windows: history.windows.clone(),
         engine: history.engine,
+        points: history.points.clone(),
     }
 }
 

@@ -6,17 +6,22 @@ pub mod answer;
 pub mod arrangement;
 pub mod calibrate;
 pub mod compare;
+mod delta;
+pub mod ensemble;
 pub mod fit;
 pub mod history;
 pub mod lengths;
 pub mod plan;
+mod prior;
 pub mod ran;
 pub mod requests;
 pub mod scrapes;
 pub mod shares;
 pub mod signals;
+pub mod steps;
 pub mod text;
 pub mod tune;
+pub mod verdict;
 pub mod worst;
 
 /// Length of a window of histograms, seconds.

@@ -2,6 +2,8 @@
 //! command says against what is true.
 
 mod driver;
+mod memory;
+mod parts;
 mod prometheus;
 mod remote_write;
 mod series;
@@ -21,6 +23,7 @@ use self::prometheus::Server;
 use crate::command::print_line;
 use crate::report::Report;
 
+pub(crate) use self::parts::run as run_parts;
 pub(crate) use self::week::run as run_week;
 
 /// Cold start of the scenarios, which the histograms do not show.
@@ -29,9 +32,6 @@ const START: &str = "103s";
 const SHARE_BOUND: f64 = 2.0;
 /// See [`SHARE_BOUND`].
 const COST_BOUND: f64 = 5.0;
-/// Policies whose figures have bounds.
-const BOUNDED: [&str; 3] = ["wva, default", "HPA on queue and KV", "KEDA llm-d slo-aware"];
-
 /// A trace, the fleet that served it, and the scrape interval.
 pub(crate) struct Case {
     scenario: &'static str,
@@ -39,23 +39,34 @@ pub(crate) struct Case {
     ran: &'static str,
     /// Scrape interval, seconds.
     interval: u32,
-    /// Whether it has to be refused.
-    is_coarse: bool,
+    expected: Expected,
 }
 
-const fn case(scenario: &'static str, ran: &'static str, interval: u32, is_coarse: bool) -> Case {
-    Case { scenario, ran, interval, is_coarse }
+/// What the command has to answer.
+#[derive(Clone, Copy, Debug)]
+enum Expected {
+    VerdictOnWva,
+    Refusal,
+    /// Verdicts within the bounds, if any.
+    Any,
 }
 
-const CASES: [Case; 8] = [
-    case("azure-conv", "HPA on queue and KV", 15, false),
-    case("azure-conv", "HPA on queue and KV", 60, false),
-    case("servegen-m-large", "HPA on queue and KV", 15, false),
-    case("servegen-m-large", "HPA on queue and KV", 60, false),
-    case("mooncake-conv", "HPA on queue and KV", 15, false),
-    case("mooncake-conv", "HPA on queue and KV", 60, false),
-    case("azure-code", "HPA on queue and KV", 15, false),
-    case("azure-code", "HPA on queue and KV", 60, true),
+const fn case(scenario: &'static str, interval: u32, expected: Expected) -> Case {
+    Case { scenario, ran: "HPA on queue and KV", interval, expected }
+}
+
+const CASES: [Case; 11] = [
+    case("azure-conv", 15, Expected::VerdictOnWva),
+    case("azure-conv", 60, Expected::Any),
+    case("servegen-m-large", 15, Expected::VerdictOnWva),
+    case("servegen-m-large", 60, Expected::Any),
+    case("mooncake-conv", 15, Expected::Any),
+    case("mooncake-conv", 60, Expected::Any),
+    case("azure-code", 15, Expected::Refusal),
+    case("azure-code", 60, Expected::Refusal),
+    case("servegen-r1", 15, Expected::Any),
+    case("servegen-mm-image", 15, Expected::Any),
+    case("mooncake-synthetic", 15, Expected::Any),
 ];
 
 /// Runs all cases whose scenario contains `only`.
@@ -76,11 +87,14 @@ struct Answer {
 }
 
 impl Case {
+    fn policy<'a>(&self, scenario: &'a Scenario) -> anyhow::Result<&'a Policy> {
+        let policy = scenario.policies.iter().find(|policy| policy.name == self.ran);
+        policy.with_context(|| format!("no policy {:?}", self.ran))
+    }
+
     async fn run(&self, wva: &Path, folder: &Path, report: &mut Report) -> anyhow::Result<()> {
         let scenario = read_scenario(self.scenario)?;
-        let policy = scenario.policies.iter().find(|policy| policy.name == self.ran);
-        let policy: &Policy = policy.with_context(|| format!("no policy {:?}", self.ran))?;
-        let ran = FleetRun::new(&scenario.setting, policy, self.interval)?;
+        let ran = FleetRun::new(&scenario.setting, self.policy(&scenario)?, self.interval)?;
         let name = format!("{}-{}s", self.scenario, self.interval);
         let server = Server::start(&folder.join(&name)).await?;
         let epoch = prometheus::aligned_start(scenario.setting.duration)?;

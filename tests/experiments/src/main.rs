@@ -84,6 +84,9 @@ enum Task {
         /// A week of 20 models in place of the traces: time, queries, samples and memory
         #[arg(long)]
         week: bool,
+        /// Without a Prometheus: the true parts in place of the reconstructed ones, one at a time
+        #[arg(long, conflicts_with = "week")]
+        parts: bool,
         /// Folder for the data and the answers
         #[arg(long, default_value = "target/backtest")]
         folder: PathBuf,
@@ -216,6 +219,9 @@ impl Task {
             })),
             Self::Demo { pod_start, keep, folder } => Box::pin(demo::run(wva, *pod_start, *keep, folder)),
             Self::BenchBacktest { week: true, folder, .. } => Box::pin(backtest::run_week(wva, folder)),
+            Self::BenchBacktest { parts: true, only, .. } => {
+                Box::pin(std::future::ready(backtest::run_parts(only.as_deref())))
+            }
             Self::BenchBacktest { only, folder, .. } => Box::pin(backtest::run(wva, only.as_deref(), folder)),
             Self::Bench => Box::pin(bench::idle::run(wva)),
             Self::BenchIdle { lasts } => Box::pin(bench::idle_fleet::run(wva, *lasts)),

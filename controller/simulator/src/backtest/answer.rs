@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::HOUR;
-use super::calibrate::{Calibration, Error, Hour, MAX_ERROR, Refusal};
+use super::calibrate::{Calibration, Error, Hour};
 use super::compare::{Fleet, Outcome, RAN, WVA};
 use super::fit::Fit;
 use super::history::{History, ModelKey};
@@ -56,8 +56,10 @@ pub struct ModelAnswer {
     pub engine: Option<FittedEngine>,
     /// What no series shows, and what was assumed.
     pub assumptions: Vec<String>,
-    /// Policies over the hours that are judged, first what ran. Empty: no hour is judged.
+    /// Policies with a verdict over the hours that are judged, first what ran. Empty: no hour is judged.
     pub policies: Vec<PolicyAnswer>,
+    /// Policies without a verdict.
+    pub no_verdict: Vec<RefusedPolicy>,
     /// Hours in which wva would have kept less than what ran.
     pub worse: Vec<WorseHour>,
     /// Settings chosen on the first part of the history, of `--tune`.
@@ -109,7 +111,7 @@ pub struct PolicyAnswer {
     pub name: String,
     /// Simulated share of the requests within both objectives, percent.
     pub attainment: f64,
-    /// Least of the arrangements of requests that the data does not tell apart, percent.
+    /// Least of the reconstructions that the data does not tell apart, percent.
     pub attainment_from: f64,
     /// Greatest.
     pub attainment_to: f64,
@@ -121,9 +123,23 @@ pub struct PolicyAnswer {
     pub replica_hours: f64,
     /// Their cost.
     pub cost: f64,
+    /// Least cost of the reconstructions that the data does not tell apart.
+    pub cost_from: f64,
+    /// Greatest.
+    pub cost_to: f64,
     /// Replicas of a fixed fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u32>,
+}
+
+/// A policy without a verdict.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedPolicy {
+    /// Its name.
+    pub name: String,
+    /// Why there is none.
+    pub reason: String,
 }
 
 /// An hour in which wva would have kept less than what ran.
@@ -206,13 +222,16 @@ impl ModelAnswer {
     pub fn new(findings: Findings<'_>, assumptions: Vec<String>) -> Self {
         let Findings { history, calibration, .. } = findings;
         let judged: Vec<&Hour> = calibration.hours.iter().filter(|hour| hour.refusal.is_none()).collect();
-        let requests = |hours: &[&Hour]| hours.iter().map(|hour| hour.requests).sum::<f64>();
+        // The sum of no hours is -0.
+        let requests = |hours: &[&Hour]| hours.iter().map(|hour| hour.requests).sum::<f64>() + 0.0;
         let busy = judged.iter().filter(|hour| hour.is_busy()).count();
         let errors = judged.iter().filter(|hour| hour.is_busy()).flat_map(|hour| [hour.ttft, hour.itl]);
         let worst_hour_error = errors.flatten().map(|e| 100.0 * e.error).reduce(f64::max);
         let overall = calibration.overall_error();
-        let has_verdict = busy > 0 && overall.is_some_and(|error| error <= MAX_ERROR);
-        let policies = findings.outcomes.iter().map(|o| PolicyAnswer::new(o, findings.fleet.cost));
+        let has_verdict = busy > 0 && calibration.is_sound();
+        let outcomes = if has_verdict { findings.outcomes } else { &[] };
+        let sure = outcomes.iter().filter(|outcome| outcome.doubt.is_none());
+        let doubted = outcomes.iter().filter_map(|o| Some((o, o.doubt?)));
         Self {
             key: history.key.clone(),
             requests: calibration.hours.iter().map(|hour| hour.requests).sum(),
@@ -224,7 +243,10 @@ impl ModelAnswer {
             worst_hour_error,
             engine: findings.fit.map(FittedEngine::new),
             assumptions,
-            policies: if has_verdict { policies.collect() } else { Vec::new() },
+            policies: sure.map(|o| PolicyAnswer::new(o, findings.fleet.cost)).collect(),
+            no_verdict: doubted
+                .map(|(o, doubt)| RefusedPolicy { name: o.name.clone(), reason: doubt.to_string() })
+                .collect(),
             worse: if has_verdict { findings.worse() } else { Vec::new() },
             tuned: None,
             calibration: calibration
@@ -234,6 +256,12 @@ impl ModelAnswer {
                 .map(|(i, hour)| hour_answer(history, i, hour))
                 .collect(),
         }
+    }
+
+    /// Whether there is a verdict on a policy, other than on what ran.
+    #[must_use]
+    pub fn has_verdict(&self) -> bool {
+        self.policies.iter().any(|policy| policy.name != RAN)
     }
 
     /// Outcome of a policy by its name.
@@ -256,6 +284,8 @@ impl PolicyAnswer {
             itl: percent(counts.itl_kept),
             replica_hours: counts.replica_hours,
             cost: cost * counts.replica_hours,
+            cost_from: cost * outcome.hours_range.0,
+            cost_to: cost * outcome.hours_range.1,
             size: outcome.size,
         }
     }
@@ -319,7 +349,7 @@ impl Findings<'_> {
 
     /// The worst first, at most ten.
     fn worse(&self) -> Vec<WorseHour> {
-        let outcome = |name: &str| self.outcomes.iter().find(|outcome| outcome.name == name);
+        let outcome = |name: &str| self.outcomes.iter().find(|o| o.name == name && o.doubt.is_none());
         let Some((ran, wva)) = outcome(RAN).zip(outcome(WVA)) else { return Vec::new() };
         let hour = |index: usize| {
             let [ran, wva] = [ran, wva].map(|outcome| outcome.hour(index));
@@ -336,45 +366,5 @@ impl Findings<'_> {
         worse.sort_by(|a, b| (a.wva - a.ran).total_cmp(&(b.wva - b.ran)));
         worse.truncate(10);
         worse
-    }
-}
-
-impl std::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let percent = |share: f64| 100.0 * share;
-        match self {
-            Self::Gap { missing } => write!(f, "{:.0} % of the scrapes are missing", percent(*missing)),
-            Self::NoLatencies => f.write_str("the servers counted no times to the first token"),
-            Self::Counters { arrived, first_tokens } => write!(
-                f,
-                "the counters disagree: {arrived:.0} requests arrived, and {first_tokens:.0} got a first token"
-            ),
-            Self::Ttft(e) => write!(
-                f,
-                "{:.1} % of the first tokens came in time, and {:.1} % do in the simulation: bursts within a scrape \
-                 interval, or an engine of another kind",
-                percent(e.measured),
-                percent(e.simulated)
-            ),
-            Self::Itl(e) => write!(
-                f,
-                "{:.1} % of the requests kept the time between tokens, and {:.1} % do in the simulation",
-                percent(e.measured),
-                percent(e.simulated)
-            ),
-            Self::Gaps(e) => write!(
-                f,
-                "the mean time between tokens was {:.1} ms, and is {:.1} ms in the simulation",
-                1000.0 * e.measured,
-                1000.0 * e.simulated
-            ),
-            Self::Bursts { least, most } => write!(
-                f,
-                "bursts within a scrape interval decide: {:.1} to {:.1} % of the requests are within the objectives, \
-                 depending on arrangements that the data does not tell apart",
-                percent(*least),
-                percent(*most)
-            ),
-        }
     }
 }

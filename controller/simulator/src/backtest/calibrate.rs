@@ -5,18 +5,19 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::arrangement::{ARRANGEMENTS, Arrangement};
-use super::history::{History, Windows};
+use super::fit::{FIT_ERROR, Fit};
+use super::history::{Histogram, History, Windows};
 use super::ran;
 use super::requests::Drawer;
 use super::shares::Shares;
 use super::{HOUR, WINDOW};
-use crate::fleet::engine::Engine;
+use crate::fleet::engine::{Engine, to_f64};
 use crate::fleet::server::Request;
 use crate::measure::Objectives;
 use crate::study::run_on_all_cores;
 
-/// Greatest error of a share with which an hour is judged, and that of all judged hours together: 2 points. An hour with few
-/// requests may be off by as much as chance is (two standard errors).
+/// Greatest error of a share with which an hour is judged, and that of all judged hours together: 2 points, or chance
+/// ([`Error::tolerance`]).
 pub const MAX_ERROR: f64 = 0.02;
 /// Hours with fewer requests count for the cost only.
 pub const FEWEST_REQUESTS: f64 = 20.0;
@@ -26,6 +27,11 @@ const MAX_MISSING: f64 = 0.02;
 const MAX_LEAK: f64 = 0.05;
 /// Greatest relative error of the mean time between tokens, of servers without a histogram by request.
 const MAX_GAP_ERROR: f64 = 0.1;
+
+/// Requests of all draws together with which chance is small.
+const ENOUGH_REQUESTS: f64 = 60_000.0;
+/// See [`ENOUGH_REQUESTS`].
+const MOST_DRAWS: u64 = 4;
 
 /// Why an hour is not judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,6 +65,46 @@ pub enum Refusal {
     },
 }
 
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let percent = |share: f64| 100.0 * share;
+        match self {
+            Self::Gap { missing } => write!(f, "{:.0} % of the scrapes are missing", percent(*missing)),
+            Self::NoLatencies => f.write_str("the servers counted no times to the first token"),
+            Self::Counters { arrived, first_tokens } => write!(
+                f,
+                "the counters disagree: {arrived:.0} requests arrived, and {first_tokens:.0} got a first token"
+            ),
+            Self::Ttft(e) => write!(
+                f,
+                "{:.1} % of the first tokens came in time, and {:.1} % do in the simulation: bursts within a scrape \
+                 interval, or an engine of another kind",
+                percent(e.measured),
+                percent(e.simulated)
+            ),
+            Self::Itl(e) => write!(
+                f,
+                "{:.1} % of the requests kept the time between tokens, and {:.1} % do in the simulation",
+                percent(e.measured),
+                percent(e.simulated)
+            ),
+            Self::Gaps(e) => write!(
+                f,
+                "the mean time between tokens was {:.1} ms, and is {:.1} ms in the simulation",
+                1000.0 * e.measured,
+                1000.0 * e.simulated
+            ),
+            Self::Bursts { least, most } => write!(
+                f,
+                "bursts within a scrape interval decide: {:.1} to {:.1} % of the requests are within the objectives in \
+                 reconstructions that fit the data as well",
+                percent(*least),
+                percent(*most)
+            ),
+        }
+    }
+}
+
 /// A figure as measured and as simulated.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Error {
@@ -68,6 +114,18 @@ pub struct Error {
     pub simulated: f64,
     /// Greatest difference at the bounds next to the objective.
     pub error: f64,
+    /// Standard deviation between draws of the requests.
+    pub chance: f64,
+}
+
+impl Error {
+    /// Greatest error with which an hour is judged: at least [`MAX_ERROR`], and two standard errors, of the requests and
+    /// between draws of them.
+    fn tolerance(self, requests: f64) -> f64 {
+        let share = self.measured.clamp(0.01, 0.99);
+        let of_requests = (share * (1.0 - share) / requests.max(1.0)).sqrt();
+        MAX_ERROR.max(2.0 * of_requests).max((2.0 * self.chance).min(2.0 * MAX_ERROR))
+    }
 }
 
 /// An hour of a history; the last one perhaps in part.
@@ -117,10 +175,31 @@ impl Calibration {
         judged().next().map(|_| off(|hour| hour.ttft).max(off(|hour| hour.itl)))
     }
 
+    /// Whether the shares over all judged hours are within [`MAX_ERROR`], or within chance. Chance of hours evens out.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        let judged = || self.hours.iter().filter(|hour| hour.refusal.is_none() && hour.is_busy());
+        let allowed = |of: fn(&Hour) -> Option<Error>| {
+            let errors = judged().filter_map(|hour| Some((hour.requests, of(hour)?)));
+            let (all, squares) = errors.fold((0.0, 0.0), |(all, squares), (requests, error)| {
+                (all + requests, squares + (requests * error.tolerance(requests)).powi(2))
+            });
+            if all > 0.0 { squares.sqrt() / all } else { 0.0 }
+        };
+        let allowed = MAX_ERROR.max(allowed(|hour| hour.ttft)).max(allowed(|hour| hour.itl));
+        self.overall_error().is_some_and(|error| error <= allowed)
+    }
+
+    /// Requests of the hours that are judged.
+    #[must_use]
+    pub fn judged_requests(&self) -> f64 {
+        self.hours.iter().filter(|hour| hour.refusal.is_none()).map(|hour| hour.requests).sum()
+    }
+
     /// Requests with the best arrangement of each hour.
     #[must_use]
-    pub fn requests(&self, drawer: &Drawer<'_>) -> Arc<[Request]> {
-        drawer.draw(|hour| self.arrangement(hour, |h| h.arrangement), 1)
+    pub fn requests(&self, drawer: &Drawer<'_>, seed: u64) -> Arc<[Request]> {
+        drawer.draw(|hour| self.arrangement(hour, |h| h.arrangement), seed)
     }
 
     /// Requests with the smoothest and the burstiest arrangements that fit as well. `None`: they are the best ones.
@@ -157,15 +236,81 @@ pub fn calibrate(
     objectives: Objectives,
 ) -> Calibration {
     let all = 0..history.window_count();
+    let draws = draws(history);
     let simulated = run_on_all_cores(&ARRANGEMENTS, |arrangement| {
-        let requests = drawer.draw(|_| *arrangement, 1);
-        ran::simulate(history, engine, &requests, objectives, all.clone()).0
+        let draw = |seed| {
+            let requests = drawer.draw(|_| *arrangement, seed);
+            ran::simulate(history, engine, &requests, objectives, all.clone()).0
+        };
+        Simulated::new((1..=draws).map(draw).collect())
     });
     let hours = history.window_count().div_ceil((HOUR / WINDOW) as usize);
     Calibration { hours: (0..hours).map(|i| hour(history, &simulated, objectives, i)).collect() }
 }
 
-fn hour(history: &History, simulated: &[Windows], objectives: Objectives, index: usize) -> Hour {
+/// Puts the fit first with which most requests are judged, with the speed within its error that shows most, and returns
+/// its calibration. `None`: without a fit.
+pub fn best_first(
+    fits: &mut [Fit],
+    history: &History,
+    drawer: &Drawer<'_>,
+    objectives: Objectives,
+) -> Option<Calibration> {
+    let calibrated = |engine: Engine| calibrate(history, drawer, engine, objectives);
+    let mut best = 0;
+    let mut calibration = calibrated(fits.first()?.engine);
+    for (i, fit) in fits.iter().enumerate().skip(1) {
+        let other = calibrated(fit.engine);
+        if other.judged_requests() > calibration.judged_requests() {
+            (best, calibration) = (i, other);
+        }
+    }
+    fits.swap(0, best);
+    let fitted = fits[0].engine;
+    for factor in [1.0 - FIT_ERROR, 1.0 + FIT_ERROR] {
+        let engine = fitted.slowed_by(factor);
+        let other = calibrated(engine);
+        if other.judged_requests() > calibration.judged_requests() {
+            (fits[0].engine, calibration) = (engine, other);
+        }
+    }
+    Some(calibration)
+}
+
+/// Draws of the requests that are simulated: a short history is one of many that might have been.
+fn draws(history: &History) -> u64 {
+    let requests: f64 = history.cells.iter().map(|cell| f64::from(cell.arrivals)).sum();
+    (1..MOST_DRAWS).find(|draws| to_f64(*draws) * requests >= ENOUGH_REQUESTS).unwrap_or(MOST_DRAWS)
+}
+
+/// Latencies of an arrangement.
+struct Simulated {
+    /// Of all draws.
+    sum: Windows,
+    draws: Vec<Windows>,
+}
+
+impl Simulated {
+    fn new(draws: Vec<Windows>) -> Self {
+        let mut sum = Windows::default();
+        draws.iter().for_each(|draw| sum.plus(draw));
+        Self { sum, draws }
+    }
+
+    /// Standard deviation between draws of a share within the objective.
+    fn chance(&self, of: fn(&Windows) -> &Histogram, windows: &Range<usize>, objective: f64) -> f64 {
+        let share = |draw: &Windows| Some(Shares::new(of(draw), windows.clone())?.within(objective).0);
+        let shares: Vec<f64> = self.draws.iter().filter_map(share).collect();
+        if shares.len() < 2 {
+            return 0.0;
+        }
+        let count = to_f64(shares.len() as u64);
+        let mean = shares.iter().sum::<f64>() / count;
+        (shares.iter().map(|share| (share - mean).powi(2)).sum::<f64>() / (count - 1.0)).sqrt()
+    }
+}
+
+fn hour(history: &History, simulated: &[Simulated], objectives: Objectives, index: usize) -> Hour {
     let windows = windows_of(index, history);
     let cells = history.cells_of_window();
     let own = || history.cells.iter().take(windows.end * cells).skip(windows.start * cells);
@@ -174,7 +319,7 @@ fn hour(history: &History, simulated: &[Windows], objectives: Objectives, index:
     let measured = Shares::new(&history.windows.ttft, windows.clone());
     let distances: Vec<f64> = simulated
         .iter()
-        .map(|own| match (Shares::new(&own.ttft, windows.clone()), &measured) {
+        .map(|own| match (Shares::new(&own.sum.ttft, windows.clone()), &measured) {
             (Some(own), Some(measured)) => own.distance(measured),
             _ => f64::INFINITY,
         })
@@ -185,15 +330,16 @@ fn hour(history: &History, simulated: &[Windows], objectives: Objectives, index:
     let fits = |distance: &f64| *distance <= distances[best] + tolerance;
     let plausible =
         (distances.iter().position(fits).unwrap_or(best), distances.iter().rposition(fits).unwrap_or(best));
-    let compared = |of: fn(&Windows) -> &super::history::Histogram, objective: f64| {
+    let compared = |of: fn(&Windows) -> &Histogram, objective: f64| {
         let real = Shares::new(of(&history.windows), windows.clone())?;
-        let own = Shares::new(of(&simulated[best]), windows.clone())?;
+        let own = Shares::new(of(&simulated[best].sum), windows.clone())?;
         let (low, high) = real.within(objective);
         let (least, most) = own.within(objective);
         Some(Error {
             measured: f64::midpoint(low, high),
             simulated: f64::midpoint(least, most),
             error: own.error_at(&real, objective),
+            chance: simulated[best].chance(of, &windows, objective),
         })
     };
     let mut hour = Hour {
@@ -208,16 +354,10 @@ fn hour(history: &History, simulated: &[Windows], objectives: Objectives, index:
     if held > 0.0 && missing / held > MAX_MISSING {
         hour.refusal = Some(Refusal::Gap { missing: missing / held });
     } else if hour.is_busy() {
-        let gaps = history.windows.mean_gap(&windows).zip(simulated[best].mean_gap(&windows));
+        let gaps = history.windows.mean_gap(&windows).zip(simulated[best].sum.mean_gap(&windows));
         hour.refusal = refusal(&hour, sum(|c| c.first_tokens), gaps);
     }
     hour
-}
-
-/// Two standard errors of a measured share, at least [`MAX_ERROR`].
-fn tolerance(error: Error, requests: f64) -> f64 {
-    let share = error.measured.clamp(0.01, 0.99);
-    MAX_ERROR.max(2.0 * (share * (1.0 - share) / requests.max(1.0)).sqrt())
 }
 
 fn refusal(hour: &Hour, first_tokens: f64, gaps: Option<(f64, f64)>) -> Option<Refusal> {
@@ -225,14 +365,19 @@ fn refusal(hour: &Hour, first_tokens: f64, gaps: Option<(f64, f64)>) -> Option<R
         return Some(Refusal::Counters { arrived: hour.requests, first_tokens });
     }
     let Some(ttft) = hour.ttft else { return Some(Refusal::NoLatencies) };
-    if ttft.error > tolerance(ttft, hour.requests) {
+    if ttft.error > ttft.tolerance(hour.requests) {
         return Some(Refusal::Ttft(ttft));
     }
     match (hour.itl, gaps) {
-        (Some(itl), _) if itl.error > tolerance(itl, hour.requests) => Some(Refusal::Itl(itl)),
+        (Some(itl), _) if itl.error > itl.tolerance(hour.requests) => Some(Refusal::Itl(itl)),
         (None, Some((measured, simulated))) => {
             let error = (simulated / measured - 1.0).abs();
-            (error > MAX_GAP_ERROR).then_some(Refusal::Gaps(Error { measured, simulated, error }))
+            (error > MAX_GAP_ERROR).then_some(Refusal::Gaps(Error {
+                measured,
+                simulated,
+                error,
+                chance: 0.0,
+            }))
         }
         (None, None) => Some(Refusal::NoLatencies),
         _ => None,

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::calibrate::{Calibration, MAX_ERROR, Refusal};
+use super::ensemble::Member;
 use super::history::History;
-use super::requests::Drawer;
+use super::verdict::{self, Doubt};
 use super::{HOUR, ran};
 use crate::fleet::engine::Engine;
 use crate::fleet::server::Request;
@@ -53,19 +54,23 @@ pub struct Counts {
     pub replica_hours: f64,
 }
 
-/// Results of a policy.
+/// Results of a policy: those of the reconstruction with the median cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Its name.
     pub name: String,
     /// Counts over the hours that are judged.
     pub counts: Counts,
-    /// Least and greatest share within the objectives over the arrangements that fit as well, 0 to 1.
+    /// Least and greatest share within the objectives over the reconstructions, 0 to 1.
     pub range: (f64, f64),
+    /// Least and greatest replica hours over the reconstructions.
+    pub hours_range: (f64, f64),
     /// Replicas, if it is a fixed number.
     pub size: Option<u32>,
     /// Minutes of the whole history.
     pub minutes: Vec<Minute>,
+    /// Why it has no verdict. `None`: it has one.
+    pub doubt: Option<Doubt>,
 }
 
 impl Outcome {
@@ -172,79 +177,81 @@ pub fn setting(
     }
 }
 
-/// Runs all policies on the requests. The first outcome is that of the replicas that ran. Hours whose result depends on
-/// bursts that the data does not show are refused in `calibration`.
+/// Runs all policies on the reconstructions, of which there is at least one. The first outcome is that of the replicas
+/// that ran. Hours whose result depends on what the data does not show are refused in `calibration`.
 #[must_use]
 pub fn compare(
     history: &History,
-    engine: Engine,
+    members: &[Member],
     calibration: &mut Calibration,
     objectives: Objectives,
     fleet: Fleet,
     policies: &[spec::Policy],
     finished: impl Fn(&str) + Sync,
 ) -> Vec<Outcome> {
-    let drawer = Drawer::new(history);
-    let best = calibration.requests(&drawer);
-    let extremes = calibration.extremes(&drawer);
-    let of = |requests: Arc<[Request]>| setting(history, engine, requests, objectives, fleet);
-    let settings: Vec<Setting> =
-        std::iter::once(best).chain(extremes.into_iter().flatten()).map(of).collect();
-    // Policies that know all requests do not depend on the arrangement.
-    let lists = |policy: usize| {
-        let knows_all = policy.checked_sub(1).is_some_and(|i| {
-            policies.get(i).is_some_and(|policy| policy.oracle.is_some() || policy.fixed_best.is_some())
-        });
-        if knows_all { 1 } else { settings.len() }
-    };
-    let jobs: Vec<(usize, usize)> =
-        (0..=policies.len()).flat_map(|policy| (0..lists(policy)).map(move |list| (policy, list))).collect();
-    let sizes = fixed_sizes(&settings[0], policies);
-    let mut tallies = run_on_all_cores(&jobs, |&(policy, list)| {
-        let setting = &settings[list];
-        let tally = match policy.checked_sub(1) {
-            None => run_ran(history, setting),
-            Some(i) => run_one(setting, &policies[i], sizes[i]),
+    let of = |member: &Member| setting(history, member.engine, member.requests.clone(), objectives, fleet);
+    let settings: Vec<Setting> = members.iter().map(of).collect();
+    let jobs: Vec<(usize, usize)> = (0..=policies.len())
+        .flat_map(|policy| (0..settings.len()).map(move |member| (policy, member)))
+        .collect();
+    let mut runs = run_on_all_cores(&jobs, |&(policy, member)| {
+        let (setting, seed) = (&settings[member], members[member].seed);
+        let run = match policy.checked_sub(1).map(|i| &policies[i]) {
+            None => (run_ran(history, setting), None),
+            Some(policy) => {
+                let size = policy.fixed_best.map(|_| hindsight::best_size(setting, seed));
+                (run_one(setting, policy, size, seed), size)
+            }
         };
-        if list == 0 {
+        if member == 0 {
             finished(policy.checked_sub(1).map_or(RAN, |i| &policies[i].name));
         }
-        tally
+        run
     })
     .into_iter();
-    let by_policy: Vec<Vec<Tally>> =
-        (0..=policies.len()).map(|policy| tallies.by_ref().take(lists(policy)).collect()).collect();
+    let by_policy: Vec<Vec<Run>> =
+        (0..=policies.len()).map(|_| runs.by_ref().take(settings.len()).collect()).collect();
     refuse_bursts(calibration, &by_policy, policies);
     let is_judged: Vec<bool> = calibration.hours.iter().map(|hour| hour.refusal.is_none()).collect();
+    let seen = by_policy.first().and_then(|runs| runs.first()).map(|(ran, _)| verdict::seen_load(ran));
     let names = std::iter::once(RAN).chain(policies.iter().map(|policy| policy.name.as_str()));
-    let sizes = std::iter::once(None).chain(sizes);
-    let mut outcomes = Vec::new();
-    for ((name, size), mut lists) in names.zip(sizes).zip(by_policy) {
-        let shares: Vec<f64> = lists.iter().map(|tally| count(tally, &is_judged).share()).collect();
-        let first = lists.swap_remove(0);
-        outcomes.push(Outcome {
-            name: name.to_owned(),
-            counts: count(&first, &is_judged),
-            range: shares.iter().fold((1.0, 0.0), |(low, high), share| (share.min(low), share.max(high))),
-            size,
-            minutes: first.minutes,
-        });
-    }
-    outcomes
+    names.zip(by_policy).filter_map(|(name, runs)| outcome(name, runs, &is_judged, seen?)).collect()
 }
 
-fn fixed_sizes(setting: &Setting, policies: &[spec::Policy]) -> Vec<Option<u32>> {
-    let size = |policy: &spec::Policy| policy.fixed_best.map(|_| hindsight::best_size(setting, 1));
-    policies.iter().map(size).collect()
+/// A run of a policy, and its fixed number of replicas.
+type Run = (Tally, Option<u32>);
+
+/// `seen`: greatest load of a replica that ran.
+fn outcome(name: &str, mut runs: Vec<Run>, is_judged: &[bool], seen: f64) -> Option<Outcome> {
+    let counts: Vec<Counts> = runs.iter().map(|(tally, _)| count(tally, is_judged)).collect();
+    let mut order: Vec<usize> = (0..counts.len()).collect();
+    let key = |i: usize| (counts[i].replica_hours, counts[i].share());
+    order.sort_by(|a, b| key(*a).0.total_cmp(&key(*b).0).then(key(*a).1.total_cmp(&key(*b).1)));
+    let median = *order.get(order.len() / 2)?;
+    let range = |value: fn(&Counts) -> f64| {
+        let values = || counts.iter().map(value);
+        (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max))
+    };
+    let (shares, hours) = (range(Counts::share), range(|counts| counts.replica_hours));
+    let (Tally { minutes, .. }, size) = runs.swap_remove(median);
+    Some(Outcome {
+        name: name.to_owned(),
+        counts: counts[median],
+        range: shares,
+        hours_range: hours,
+        doubt: Doubt::new(&counts[median], shares, hours, verdict::load(&minutes, is_judged), seen),
+        size,
+        minutes,
+    })
 }
 
-/// Runs a policy. `size`: of a fixed fleet.
+/// Runs a policy. `size`: of a fixed fleet; `seed`: of the times that replicas take to start.
 #[must_use]
-pub fn run_one(setting: &Setting, policy: &spec::Policy, size: Option<u32>) -> Tally {
+pub fn run_one(setting: &Setting, policy: &spec::Policy, size: Option<u32>, seed: u64) -> Tally {
     match (policy.build(setting), size) {
-        (Some(mut built), _) => run(setting, &mut *built, 1, |_| {}),
-        (None, Some(size)) => hindsight::run_fixed(setting, size, 1),
-        (None, None) => oracle::plan(setting, 1).1,
+        (Some(mut built), _) => run(setting, &mut *built, seed, |_| {}),
+        (None, Some(size)) => hindsight::run_fixed(setting, size, seed),
+        (None, None) => oracle::plan(setting, seed).1,
     }
 }
 
@@ -277,19 +284,19 @@ pub fn count(tally: &Tally, is_judged: &[bool]) -> Counts {
 }
 
 /// Minutes of an hour.
-const MINUTES: usize = (HOUR / 60) as usize;
+pub(super) const MINUTES: usize = (HOUR / 60) as usize;
 
-/// Refuses hours in which the replicas that ran, or wva by default, keep different shares with different arrangements.
-fn refuse_bursts(calibration: &mut Calibration, by_policy: &[Vec<Tally>], policies: &[spec::Policy]) {
+/// Refuses hours in which the replicas that ran, or wva by default, keep different shares in the reconstructions.
+fn refuse_bursts(calibration: &mut Calibration, by_policy: &[Vec<Run>], policies: &[spec::Policy]) {
     let wva = policies.iter().position(|policy| policy.name == WVA).map(|i| i + 1);
-    let watched: Vec<&Vec<Tally>> = std::iter::once(0).chain(wva).filter_map(|i| by_policy.get(i)).collect();
+    let watched: Vec<&Vec<Run>> = std::iter::once(0).chain(wva).filter_map(|i| by_policy.get(i)).collect();
     for (index, hour) in calibration.hours.iter_mut().enumerate() {
         if hour.refusal.is_some() || !hour.is_busy() {
             continue;
         }
-        for tallies in &watched {
+        for runs in &watched {
             let shares: Vec<f64> =
-                tallies.iter().map(|tally| Counts::of_hour(&tally.minutes, index).share()).collect();
+                runs.iter().map(|(tally, _)| Counts::of_hour(&tally.minutes, index).share()).collect();
             let (least, most) = (
                 shares.iter().copied().fold(f64::INFINITY, f64::min),
                 shares.iter().copied().fold(0.0, f64::max),

@@ -1,5 +1,6 @@
 //! Fit of the engine: the times of a step with which a simulation of the replicas that ran shows the measured latencies,
-//! found by least squares over hours of different load.
+//! found by least squares over hours of different load. Bursts and a slow engine look alike in the latencies, so each
+//! arrangement of the requests has a fit of its own, near to what the counters say of the steps.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,9 +8,11 @@ use std::sync::Arc;
 use super::WINDOW;
 use super::arrangement::{ARRANGEMENTS, Arrangement};
 use super::history::History;
+use super::prior::Prior;
 use super::ran;
 use super::requests::Drawer;
 use super::shares::Shares;
+use super::steps::eliminate;
 use crate::fleet::engine::{Engine, StepTokens, to_f64};
 use crate::fleet::server::Request;
 use crate::measure::Objectives;
@@ -40,40 +43,45 @@ const MAX_SEQS: usize = 256;
 /// KV cache of an engine that does not export its size, tokens.
 const KV_TOKENS: f64 = 270_000.0;
 /// Parts of the history that are simulated for the fit, and the most requests of each.
-const BLOCKS: usize = 3;
+const BLOCKS: usize = 4;
 const BLOCK_REQUESTS: f64 = 12_000.0;
 const FEWEST_REQUESTS: f64 = 50.0;
-const ITERATIONS: usize = 10;
+const ITERATIONS: usize = 12;
+/// Steps that are tried in an iteration, each shorter than the one before.
+const RETRIES: usize = 4;
 /// Weight of the mean time between tokens, by its logarithm.
 const GAP_WEIGHT: f64 = 3.0;
+/// Residuals beyond it hardly grow: an hour of overload is another one with each draw of the requests.
+const CLIP: f64 = 0.15;
+/// A fit whose residual is greater than the least by no more than this factor fits as well.
+const AS_WELL: f64 = 1.15;
+/// Relative error of the times of a step, of the best fit.
+pub const FIT_ERROR: f64 = 0.03;
+/// Fits that are kept.
+const MOST_FITS: usize = 4;
 
-/// Fits the engine of a history. `None` if no hour has requests with a measured first token.
+/// Engines that fit a history, the best first: each with its arrangement of the requests. The others fit as well, so they
+/// tell how far the figures of the first can be trusted. Empty: no hour has requests with a measured first token.
 #[must_use]
-pub fn fit(history: &History, limits: Limits) -> Option<Fit> {
+pub fn fit(history: &History, limits: Limits) -> Vec<Fit> {
     let blocks = blocks(history);
     if blocks.is_empty() {
-        return None;
+        return Vec::new();
     }
     let drawer = Drawer::new(history);
-    let problem = Problem { history, drawer: &drawer, blocks: &blocks };
     let start = first_guess(history, limits, &blocks);
-    let mut best = problem.minimize(start, Arrangement::Random);
-    let others: Vec<Arrangement> = ARRANGEMENTS.into_iter().filter(|a| *a != Arrangement::Random).collect();
-    let tried = run_on_all_cores(&others, |arrangement| {
-        let residual = problem.residual(best.engine, &problem.requests(*arrangement));
-        (*arrangement, norm(&residual))
-    });
-    let better = tried.into_iter().filter(|(_, residual)| *residual < 0.95 * best.residual);
-    if let Some((arrangement, _)) = better.min_by(|a, b| a.1.total_cmp(&b.1)) {
-        let other = problem.minimize(best.engine, arrangement);
-        if other.residual < best.residual {
-            best = other;
-        }
-    }
-    Some(best)
+    let prior = Prior::new(history, &start);
+    let problem = Problem { history, drawer: &drawer, blocks: &blocks, prior };
+    let start = problem.prior.as_ref().map_or(start, |prior| prior.engine(start));
+    let mut fits = run_on_all_cores(&ARRANGEMENTS, |arrangement| problem.minimize(start, *arrangement));
+    fits.sort_by(|a, b| a.residual.total_cmp(&b.residual));
+    let bound = AS_WELL * fits.first().map_or(0.0, |fit| fit.residual);
+    fits.retain(|fit| fit.residual <= bound);
+    fits.truncate(MOST_FITS);
+    fits
 }
 
-/// Windows with the least, the median and the most requests for each replica.
+/// Hours from the least to the most requests for each replica.
 fn blocks(history: &History) -> Vec<Range<usize>> {
     let windows_of_hour = (super::HOUR / WINDOW) as usize;
     let count = history.window_count();
@@ -154,6 +162,7 @@ struct Problem<'a> {
     history: &'a History,
     drawer: &'a Drawer<'a>,
     blocks: &'a [Range<usize>],
+    prior: Option<Prior>,
 }
 
 impl Problem<'_> {
@@ -180,6 +189,8 @@ impl Problem<'_> {
                 }
             }
         }
+        all.iter_mut().for_each(|residual| *residual = CLIP * (*residual / CLIP).tanh());
+        all.extend(self.prior.iter().flat_map(|prior| prior.residual(&engine)));
         all
     }
 
@@ -190,25 +201,30 @@ impl Problem<'_> {
         let mut residual = self.residual(engine, &requests);
         let mut damping = 0.1;
         for _ in 0..ITERATIONS {
-            let steps = [0, 1, 2, 3];
-            let columns = run_on_all_cores(&steps, |i| {
+            let column = |i: usize| -> Vec<f64> {
                 let mut by = [0.0; PARAMETERS];
-                by[*i] = DIFFERENCE;
+                by[i] = DIFFERENCE;
                 let moved = self.residual(changed(engine, by), &requests);
-                moved.iter().zip(&residual).map(|(m, r)| (m - r) / DIFFERENCE).collect::<Vec<f64>>()
-            });
-            let Some(step) = newton_step(&columns, &residual, damping) else { break };
-            let tried = changed(engine, step.map(|s| s.clamp(-1.0, 1.0)));
-            let next = self.residual(tried, &requests);
-            let (before, after) = (norm(&residual), norm(&next));
-            if after < before {
-                (engine, residual) = (tried, next);
-                damping /= 4.0;
-                if after > 0.98 * before {
+                moved.iter().zip(&residual).map(|(moved, own)| (moved - own) / DIFFERENCE).collect()
+            };
+            let columns: Vec<Vec<f64>> = (0..PARAMETERS).map(column).collect();
+            let before = norm(&residual);
+            let mut better = None;
+            for _ in 0..RETRIES {
+                let Some(step) = newton_step(&columns, &residual, damping) else { break };
+                let tried = changed(engine, step.map(|s| s.clamp(-1.0, 1.0)));
+                let next = self.residual(tried, &requests);
+                if norm(&next) < before {
+                    better = Some((tried, next));
+                    damping /= 4.0;
                     break;
                 }
-            } else {
                 damping *= 8.0;
+            }
+            let Some(next) = better else { break };
+            (engine, residual) = next;
+            if norm(&residual) > 0.99 * before {
+                break;
             }
         }
         Fit { engine, arrangement, residual: norm(&residual) }
@@ -216,7 +232,7 @@ impl Problem<'_> {
 }
 
 /// Times of a step that are fitted.
-const PARAMETERS: usize = 4;
+pub(super) const PARAMETERS: usize = 4;
 /// Step of the numeric derivative of a logarithm.
 const DIFFERENCE: f64 = 0.15;
 
@@ -246,24 +262,7 @@ fn newton_step(columns: &[Vec<f64>], residual: &[f64], damping: f64) -> Option<[
         rows[i][i] += damping * rows[i][i] + 1e-4;
         rows[i][PARAMETERS] = -dot(&columns[i], residual);
     }
-    // Gaussian elimination: the matrix is positive definite.
-    for i in 0..PARAMETERS {
-        let pivot = rows[i][i];
-        if pivot.abs() < 1e-12 {
-            return None;
-        }
-        for j in 0..PARAMETERS {
-            if j != i {
-                let factor = rows[j][i] / pivot;
-                let row = rows[i];
-                for (cell, own) in rows[j].iter_mut().zip(row) {
-                    *cell -= factor * own;
-                }
-            }
-        }
-    }
-    let step = [0, 1, 2, 3].map(|i| rows[i][PARAMETERS] / rows[i][i]);
-    step.iter().all(|s| s.is_finite()).then_some(step)
+    eliminate(rows)
 }
 
 #[cfg(test)]

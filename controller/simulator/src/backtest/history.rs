@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::WINDOW;
+use super::steps::Point;
 
 /// A model in a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -92,6 +93,17 @@ pub struct Windows {
 }
 
 impl Windows {
+    /// Adds the latencies of another run over the same windows.
+    pub(super) fn plus(&mut self, other: &Self) {
+        for (own, other) in [(&mut self.ttft, &other.ttft), (&mut self.request_gap, &other.request_gap)] {
+            own.plus(other);
+        }
+        for (own, other) in [(&mut self.gap_seconds, &other.gap_seconds), (&mut self.gaps, &other.gaps)] {
+            own.resize(other.len(), 0.0);
+            own.iter_mut().zip(other).for_each(|(own, other)| *own += other);
+        }
+    }
+
     /// Mean time between two tokens in some windows, seconds. `None` without tokens.
     #[must_use]
     pub fn mean_gap(&self, part: &Range<usize>) -> Option<f64> {
@@ -158,6 +170,9 @@ pub struct Chunk {
     pub windows: Windows,
     /// Facts of its engines.
     pub engine: EngineFacts,
+    /// Steps of its engines between two scrapes.
+    #[serde(default)]
+    pub points: Vec<Point>,
 }
 
 /// The history of a model.
@@ -175,6 +190,8 @@ pub struct History {
     pub windows: Windows,
     /// Facts of its engines.
     pub engine: EngineFacts,
+    /// Steps of its engines between two scrapes.
+    pub points: Vec<Point>,
 }
 
 impl History {
@@ -183,7 +200,7 @@ impl History {
     pub fn new(key: ModelKey, from: i64, to: i64, step: u32) -> Self {
         let seconds = usize::try_from(to - from).unwrap_or(0);
         let cells = vec![Cell::default(); seconds / step.max(1) as usize];
-        Self { key, from, step, cells, windows: Windows::default(), engine: EngineFacts::default() }
+        Self { key, from, step, cells, ..Self::default() }
     }
 
     /// Number of windows, the last one perhaps in part.
@@ -234,10 +251,21 @@ impl History {
             }
         }
         self.engine = self.engine.merged(chunk.engine);
+        self.points.extend(chunk.points);
     }
 }
 
 impl Histogram {
+    fn plus(&mut self, other: &Self) {
+        if self.bounds.is_empty() {
+            self.clone_from(other);
+            return;
+        }
+        for (own, other) in self.rows.iter_mut().zip(&other.rows) {
+            own.iter_mut().zip(other).for_each(|(own, other)| *own += other);
+        }
+    }
+
     fn add(&mut self, part: Self, first: usize, count: usize) {
         if self.bounds.is_empty() {
             self.bounds = part.bounds;

@@ -151,7 +151,7 @@ impl Observer {
 
     fn observe(&mut self, served: &ServedRequest) {
         let request = served.request;
-        let Windows { ttft, request_gap, gap_seconds, gaps, .. } = &mut self.windows;
+        let Windows { ttft, request_gap, .. } = &mut self.windows;
         count(ttft, window(self.offset + served.first_token), served.first_token - request.arrived);
         if request.output > 1 {
             let generating = served.ended - served.first_token;
@@ -160,14 +160,22 @@ impl Observer {
                 window(self.offset + served.ended),
                 generating / f64::from(request.output - 1),
             );
-            // A request generates over several windows.
-            let (first, last) =
-                (window(self.offset + served.first_token), window(self.offset + served.ended));
-            let parts = to_f64((last - first) as u64) + 1.0;
-            for i in first..=last.min(gaps.len().saturating_sub(1)) {
-                gap_seconds[i] += to_f32(generating / parts);
-                gaps[i] += to_f32(f64::from(request.output - 1) / parts);
-            }
+            self.spread(
+                self.offset + served.first_token..self.offset + served.ended,
+                f64::from(request.output - 1),
+            );
+        }
+    }
+
+    /// Counts tokens evenly over the time in which they were generated, seconds since the start of the history.
+    fn spread(&mut self, time: Range<f64>, tokens: f64) {
+        let length = time.end - time.start;
+        let (first, last) = (window(time.start), window(time.end));
+        for i in first..=last.min(self.windows.gaps.len().saturating_sub(1)) {
+            let start = f64::from(WINDOW) * to_f64(i as u64);
+            let inside = (time.end.min(start + f64::from(WINDOW)) - time.start.max(start)).max(0.0);
+            self.windows.gap_seconds[i] += to_f32(inside);
+            self.windows.gaps[i] += to_f32(tokens * if length > 0.0 { inside / length } else { 1.0 });
         }
     }
 }

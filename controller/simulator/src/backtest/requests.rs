@@ -1,13 +1,14 @@
 //! Requests of a history: as many in each cell as the scrapes count, with lengths from the histograms, scaled so that
 //! the tokens are those that the servers counted.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rand_distr::{Distribution, StandardUniform};
 use rand_pcg::Pcg64Mcg;
 
 use super::arrangement::Arrangement;
-use super::history::{Histogram, History};
+use super::history::{Cell, Histogram, History};
 use super::lengths::Lengths;
 use crate::fleet::server::Request;
 use crate::random::{Stream, random_stream};
@@ -16,6 +17,8 @@ use crate::random::{Stream, random_stream};
 const LONGEST_SCALE: f64 = 8.0;
 /// Cells after one in which its requests get their first tokens, at most.
 const DELAY: usize = 2;
+/// Windows with fewer requests have the mean output of all.
+const FEWEST: f64 = 20.0;
 /// Lengths without any series.
 const UNKNOWN_PROMPT: f64 = 500.0;
 /// See [`UNKNOWN_PROMPT`].
@@ -26,8 +29,8 @@ pub struct Drawer<'a> {
     history: &'a History,
     prompts: Vec<Arc<Lengths>>,
     outputs: Vec<Arc<Lengths>>,
-    /// Factor on the outputs of each window.
-    output_scale: Vec<f64>,
+    /// Mean output of the requests of each window, as the servers counted their tokens. `None`: too few requests.
+    mean_outputs: Vec<Option<f64>>,
 }
 
 impl<'a> Drawer<'a> {
@@ -47,16 +50,8 @@ impl<'a> Drawer<'a> {
         };
         let prompts = by_window(&history.windows.prompt, count, mean(&prompt, UNKNOWN_PROMPT));
         let outputs = by_window(&history.windows.output, count, mean(&generated, UNKNOWN_OUTPUT));
-        // A request generates for longer than a window: an hour around it has all of its tokens.
-        let output_scale = (0..count).map(|window| {
-            let around = window.saturating_sub(6)..(window + 7).min(count);
-            let (tokens, requests): (f64, f64) =
-                (generated[around.clone()].iter().sum(), first[around.clone()].iter().sum());
-            let drawn: f64 = around.map(|w| first[w] * outputs[w].mean()).sum();
-            if requests >= 20.0 && drawn > 0.0 { scale(tokens / drawn) } else { 1.0 }
-        });
-        let output_scale = output_scale.collect();
-        Self { history, prompts, outputs, output_scale }
+        let mean_outputs = mean_outputs(history);
+        Self { history, prompts, outputs, mean_outputs }
     }
 
     /// Requests with an arrangement for each hour, in order of time, seconds since the start of the history.
@@ -73,18 +68,28 @@ impl<'a> Drawer<'a> {
             let first = window * cells_of_window;
             let counts: Vec<u32> = cells.iter().map(|cell| whole(&mut owed, cell.arrivals)).collect();
             let prompts = self.prompts_of_cells(window, first, &counts, &mut lengths);
-            let (outputs, output_scale) = (&self.outputs[window], self.output_scale[window]);
+            let mut outputs = self.outputs_of(window, counts.iter().sum(), &mut lengths).into_iter();
             for (i, (count, prompts)) in counts.iter().zip(prompts).enumerate() {
                 let start = step * crate::fleet::engine::to_f64((first + i) as u64);
                 let places = arrangement((first + i) / cells_of_hour).places(*count, step, &mut arrivals);
                 requests.extend(places.into_iter().zip(prompts).map(|(place, input)| Request {
                     arrived: start + step * place,
                     input: tokens(input),
-                    output: tokens(outputs.draw(&mut lengths) * output_scale),
+                    output: tokens(outputs.next().unwrap_or(1.0)),
                 }));
             }
         }
         requests.into()
+    }
+
+    /// Outputs of the requests of a window: drawn, and scaled to the tokens that the servers counted.
+    fn outputs_of(&self, window: usize, count: u32, random: &mut Pcg64Mcg) -> Vec<f64> {
+        let mut drawn: Vec<f64> = (0..count).map(|_| self.outputs[window].draw(random)).collect();
+        if let Some(mean) = self.mean_outputs[window] {
+            let factor = scale(mean * f64::from(count) / drawn.iter().sum::<f64>());
+            drawn.iter_mut().for_each(|length| *length *= factor);
+        }
+        drawn
     }
 
     /// Prompts of each cell of a window: drawn for the window, so that long ones stay as frequent as they were, and put
@@ -145,6 +150,27 @@ impl<'a> Drawer<'a> {
     }
 }
 
+/// Mean outputs of the requests of each window. A request generates its tokens after its first one: they are counted
+/// half of the mean duration of an answer later.
+fn mean_outputs(history: &History) -> Vec<Option<f64>> {
+    let cells = &history.cells;
+    let sum = |range: Range<usize>, value: fn(&Cell) -> f32| -> f64 {
+        cells.get(range).unwrap_or_default().iter().map(|cell| f64::from(value(cell))).sum()
+    };
+    let all = sum(0..cells.len(), |c| c.generated) / sum(0..cells.len(), |c| c.first_tokens);
+    let gap = history.windows.mean_gap(&(0..history.window_count())).unwrap_or(0.0);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+    let later = (0.5 * all * gap / f64::from(history.step.max(1))).round() as usize;
+    let size = history.cells_of_window();
+    let mean = |window: usize| {
+        let own = window * size..((window + 1) * size).min(cells.len());
+        let shifted = own.start + later..own.end + later;
+        let (requests, tokens) = (sum(own, |c| c.first_tokens), sum(shifted.clone(), |c| c.generated));
+        (requests >= FEWEST && shifted.end <= cells.len()).then(|| tokens / requests)
+    };
+    (0..history.window_count()).map(|window| mean(window).or(all.is_finite().then_some(all))).collect()
+}
+
 /// Lengths of each window: its own, else those of all windows, else exponential ones.
 fn by_window(histogram: &Histogram, count: usize, mean: f64) -> Vec<Arc<Lengths>> {
     let all = Lengths::new(&histogram.bounds, &histogram.sum(0..count));
@@ -181,7 +207,7 @@ fn tokens(length: f64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backtest::history::{Cell, ModelKey};
+    use crate::backtest::history::ModelKey;
 
     fn history() -> History {
         let mut history = History::new(ModelKey::default(), 0, 600, 15);
@@ -227,8 +253,8 @@ mod tests {
         let history = history();
         let drawer = Drawer::new(&history);
         let draw = |arrangement, seed| drawer.draw(|_| arrangement, seed);
-        assert_eq!(draw(Arrangement::AtOnce, 1), draw(Arrangement::AtOnce, 1));
-        assert_ne!(draw(Arrangement::AtOnce, 1), draw(Arrangement::Even, 1));
+        assert_eq!(draw(Arrangement::Ticks(4), 1), draw(Arrangement::Ticks(4), 1));
+        assert_ne!(draw(Arrangement::Ticks(4), 1), draw(Arrangement::Even, 1));
         assert_ne!(draw(Arrangement::Random, 1), draw(Arrangement::Random, 2));
     }
 }

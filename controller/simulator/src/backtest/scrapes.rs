@@ -4,9 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::WINDOW;
+use super::delta::{Delta, Scrape};
 use super::history::{Cell, EngineFacts, ModelKey};
 use super::plan::Span;
 use super::signals::Counter;
+use super::steps::{MOST_POINTS, Point};
 
 /// A series of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,25 +35,19 @@ pub struct Scrapes {
     samples: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Scrape {
-    values: [f64; 6],
-    /// Bit of each counter with a value.
-    present: u8,
-}
-
-impl Scrape {
-    fn get(&self, counter: Counter) -> f64 {
-        self.values[counter as usize]
-    }
-
-    fn has(&self, counter: Counter) -> bool {
-        self.present & (1 << counter as u8) != 0
-    }
-
-    fn in_flight(&self) -> f64 {
-        self.get(Counter::Running) + self.get(Counter::Waiting)
-    }
+/// What the scrapes of a model say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reduced {
+    /// Cells of the grid.
+    pub cells: Vec<Cell>,
+    /// Facts of the engines.
+    pub engine: EngineFacts,
+    /// Sum of the times between tokens in each window, seconds.
+    pub gap_seconds: Vec<f32>,
+    /// Number of these times in each window.
+    pub gaps: Vec<f32>,
+    /// Steps of the engines.
+    pub points: Vec<Point>,
 }
 
 /// How scrapes become cells.
@@ -102,40 +99,76 @@ impl Scrapes {
         })
     }
 
-    /// Cells of each model, and what the scrapes say of its engines.
+    /// What the scrapes say of each model.
     #[must_use]
-    pub fn reduce(&self, grid: Grid) -> BTreeMap<ModelKey, (Vec<Cell>, EngineFacts)> {
-        let seconds = usize::try_from(grid.span.seconds()).unwrap_or(0);
-        let count = seconds / grid.step.max(1) as usize;
-        let mut models: BTreeMap<ModelKey, (Vec<Cell>, EngineFacts)> = BTreeMap::new();
+    pub fn reduce(&self, grid: Grid) -> BTreeMap<ModelKey, Reduced> {
+        let mut models: BTreeMap<ModelKey, Reduced> = BTreeMap::new();
         // Scrapes of any pod: between two of them Prometheus was there.
         let all: BTreeSet<i64> = self.pods.values().flat_map(|scrapes| scrapes.keys().copied()).collect();
         for ((key, _), scrapes) in &self.pods {
-            let (cells, facts) = models
-                .entry(key.clone())
-                .or_insert_with(|| (vec![Cell::default(); count], EngineFacts::default()));
+            let model = models.entry(key.clone()).or_insert_with(|| Reduced::new(grid));
             let scrapes: Vec<(f64, Scrape)> = scrapes
                 .iter()
                 .filter(|(_, scrape)| scrape.has(Counter::Running) || scrape.has(Counter::Waiting))
                 .map(|(at, scrape)| (seconds_of(*at), *scrape))
                 .collect();
             for (_, scrape) in &scrapes {
-                observe(facts, scrape);
+                observe(&mut model.engine, scrape);
             }
             if let Some(first) = new_pod(&scrapes, &all, grid) {
-                add(cells, grid, first, &Delta::since_start(&scrapes[0].1));
+                model.add(grid, first, &Delta::since_start(&scrapes[0].1));
+            }
+            if let Some((last, delta)) = gone_pod(&scrapes, &all, grid) {
+                model.add(grid, last, &delta);
             }
             for pair in scrapes.windows(2) {
                 let [(from, before), (to, after)] = pair else { continue };
                 let times = *from..*to;
                 if to - from > 2.5 * grid.interval + 1.0 {
-                    spread(grid, &times, |cell, share, _| cells[cell].missing += share);
+                    spread(grid, grid.step, &times, |cell, share, _| model.cells[cell].missing += share);
                 } else {
-                    add(cells, grid, times, &Delta::new(before, after));
+                    let delta = Delta::new(before, after);
+                    model.points.extend(delta.point(to - from));
+                    model.add(grid, times, &delta);
                 }
             }
         }
+        models.values_mut().for_each(Reduced::thin);
         models
+    }
+}
+
+impl Reduced {
+    fn new(grid: Grid) -> Self {
+        let seconds = usize::try_from(grid.span.seconds()).unwrap_or(0);
+        let cells = vec![Cell::default(); seconds / grid.step.max(1) as usize];
+        let windows = vec![0.0; seconds / WINDOW as usize];
+        Self { cells, gap_seconds: windows.clone(), gaps: windows, ..Self::default() }
+    }
+
+    /// Adds the work between two scrapes to the cells and windows in proportion to the time in each.
+    fn add(&mut self, grid: Grid, times: Range<f64>, delta: &Delta) {
+        spread(grid, grid.step, &times, |i, covered, share| {
+            let cell = &mut self.cells[i];
+            let part = |value: f64| to_f32(value * f64::from(share));
+            cell.arrivals += part(delta.arrivals);
+            cell.first_tokens += part(delta.first_tokens);
+            cell.prompt_tokens += part(delta.prompt_tokens);
+            cell.generated += part(delta.generated);
+            cell.replicas += covered;
+        });
+        spread(grid, WINDOW, &times, |i, _, share| {
+            if let Some((seconds, gaps)) = self.gap_seconds.get_mut(i).zip(self.gaps.get_mut(i)) {
+                *seconds += to_f32(delta.gap_seconds * f64::from(share));
+                *gaps += to_f32(delta.gaps * f64::from(share));
+            }
+        });
+    }
+
+    /// Keeps some of the points, evenly over the pods and the time.
+    fn thin(&mut self) {
+        let every = self.points.len().div_ceil(MOST_POINTS).max(1);
+        self.points = self.points.iter().step_by(every).copied().collect();
     }
 }
 
@@ -143,9 +176,26 @@ impl Scrapes {
 fn new_pod(scrapes: &[(f64, Scrape)], all: &BTreeSet<i64>, grid: Grid) -> Option<Range<f64>> {
     let (first, _) = scrapes.first()?;
     let before = first - grid.interval;
+    let was_there = is_any_between(all, before - grid.interval, before);
+    was_there.then(|| first - grid.interval / 2.0..*first)
+}
+
+/// The time after the last scrape of a pod that is gone, although Prometheus is still there, and what it did then, as in
+/// the interval before. The pod left at any time before the next scrape: half an interval is the mean.
+fn gone_pod(scrapes: &[(f64, Scrape)], all: &BTreeSet<i64>, grid: Grid) -> Option<(Range<f64>, Delta)> {
+    let [.., (from, before), (to, last)] = scrapes else { return None };
+    let after = to + grid.interval;
+    if to - from > 1.5 * grid.interval || !is_any_between(all, after, after + grid.interval) {
+        return None;
+    }
+    Some((*to..to + grid.interval / 2.0, Delta::new(before, last).halved()))
+}
+
+/// Whether there is a scrape of any pod between two times.
+fn is_any_between(all: &BTreeSet<i64>, from: f64, to: f64) -> bool {
     #[expect(clippy::cast_possible_truncation, reason = "times of this century in milliseconds")]
-    let [from, to] = [before - grid.interval, before].map(|at| (at * 1000.0) as i64);
-    all.range(from..to).next().map(|_| before..*first)
+    let [from, to] = [from, to].map(|at| (at * 1000.0) as i64);
+    all.range(from..to).next().is_some()
 }
 
 fn observe(facts: &mut EngineFacts, scrape: &Scrape) {
@@ -158,59 +208,10 @@ fn observe(facts: &mut EngineFacts, scrape: &Scrape) {
     }
 }
 
-/// What a pod did between two scrapes.
-struct Delta {
-    arrivals: f64,
-    first_tokens: f64,
-    prompt_tokens: f64,
-    generated: f64,
-}
-
-impl Delta {
-    fn new(before: &Scrape, after: &Scrape) -> Self {
-        let has_restarted = [Counter::Finished, Counter::FirstTokens, Counter::Generated]
-            .iter()
-            .any(|counter| after.get(*counter) < before.get(*counter));
-        if has_restarted {
-            return Self::since_start(after);
-        }
-        let difference = |counter| (after.get(counter) - before.get(counter)).max(0.0);
-        let finished = difference(Counter::Finished);
-        Self {
-            // Requests that clients give up leave without being counted.
-            arrivals: (finished + after.in_flight() - before.in_flight()).max(0.0),
-            first_tokens: difference(Counter::FirstTokens),
-            prompt_tokens: difference(Counter::PromptTokens),
-            generated: difference(Counter::Generated),
-        }
-    }
-
-    fn since_start(scrape: &Scrape) -> Self {
-        Self {
-            arrivals: scrape.get(Counter::Finished) + scrape.in_flight(),
-            first_tokens: scrape.get(Counter::FirstTokens),
-            prompt_tokens: scrape.get(Counter::PromptTokens),
-            generated: scrape.get(Counter::Generated),
-        }
-    }
-}
-
-/// Adds the work between two scrapes to the cells in proportion to the time in each.
-fn add(cells: &mut [Cell], grid: Grid, times: Range<f64>, delta: &Delta) {
-    spread(grid, &times, |i, covered, share| {
-        let cell = &mut cells[i];
-        let part = |value: f64| to_f32(value * f64::from(share));
-        cell.arrivals += part(delta.arrivals);
-        cell.first_tokens += part(delta.first_tokens);
-        cell.prompt_tokens += part(delta.prompt_tokens);
-        cell.generated += part(delta.generated);
-        cell.replicas += covered;
-    });
-}
-
-/// Calls for each cell that overlaps a time: its index, the covered share of the cell, and the share of the time.
-fn spread(grid: Grid, times: &Range<f64>, mut each: impl FnMut(usize, f32, f32)) {
-    let (start, step) = (seconds_since(grid.span.from), f64::from(grid.step));
+/// Calls for each cell of `step` seconds that overlaps a time: its index, the covered share of the cell, and the share of
+/// the time.
+fn spread(grid: Grid, step: u32, times: &Range<f64>, mut each: impl FnMut(usize, f32, f32)) {
+    let (start, step) = (seconds_since(grid.span.from), f64::from(step));
     let end = seconds_since(grid.span.to);
     let (first, last) = (times.start.max(start), times.end.min(end));
     if last <= first {
@@ -273,7 +274,7 @@ mod tests {
     }
 
     fn cells(all: &Scrapes, grid: Grid) -> Vec<Cell> {
-        all.reduce(grid).remove(&key()).unwrap().0
+        all.reduce(grid).remove(&key()).unwrap().cells
     }
 
     fn arrivals(cells: &[Cell]) -> Vec<f32> {
@@ -306,6 +307,31 @@ mod tests {
         let cells = cells(&all, grid(0, 60));
         assert_eq!(arrivals(&cells), [0.0; 4]);
         assert!(cells.iter().all(|c| (c.missing - 1.0).abs() < 1e-6 && c.replicas == 0.0), "{cells:?}");
+    }
+
+    /// The pod is gone some time before its next scrape: half an interval of its requests and of its time on average.
+    #[test]
+    fn a_pod_that_is_gone_served_for_half_an_interval_more() {
+        let mut all = scrapes("gone", &[(0.0, 0.0, 0.0, 0.0), (15.0, 6.0, 2.0, 0.0)]);
+        assert_eq!(arrivals(&cells(&all, grid(0, 60))), [8.0, 0.0, 0.0, 0.0], "Prometheus may be gone, too");
+        let calm = [0.0, 15.0, 30.0, 45.0].map(|at| (at, 0.0, 0.0, 0.0));
+        push(&mut all, "stays", &calm);
+        let cells = cells(&all, grid(0, 60));
+        assert_eq!(arrivals(&cells), [8.0, 4.0, 0.0, 0.0]);
+        assert!((cells[1].replicas - 1.5).abs() < 1e-6, "{cells:?}");
+    }
+
+    #[test]
+    fn steps_of_a_pod_are_points_and_windows() {
+        let mut all = scrapes("p", &[(0.0, 0.0, 2.0, 0.0), (15.0, 6.0, 2.0, 0.0)]);
+        let id = |counter| SeriesId { key: key(), pod: "p".to_owned(), counter, part: String::new() };
+        all.add(id(Counter::GapSeconds), [(0.0, 5.0), (15.0, 35.0)]);
+        all.add(id(Counter::Gaps), [(0.0, 100.0), (15.0, 1600.0)]);
+        all.add(id(Counter::PromptTokens), [(0.0, 0.0), (15.0, 700.0)]);
+        let reduced = all.reduce(grid(0, 300)).remove(&key()).unwrap();
+        let point = Point { gap: 0.02, sequences: 2.0, prompt_tokens: 700.0, gaps: 1500.0 };
+        assert_eq!(reduced.points, [point]);
+        assert_eq!((&*reduced.gap_seconds, &*reduced.gaps), (&[30.0][..], &[1500.0][..]));
     }
 
     #[test]

@@ -19,6 +19,10 @@ pub enum Counter {
     Generated,
     /// Requests with a first token.
     FirstTokens,
+    /// Sum of the times between tokens.
+    GapSeconds,
+    /// Number of these times.
+    Gaps,
 }
 
 /// Sum or histogram by window.
@@ -32,10 +36,6 @@ pub enum Figure {
     Ttft,
     /// Mean time between tokens of requests.
     RequestGap,
-    /// Sum of the times between tokens.
-    GapSeconds,
-    /// Number of these times.
-    Gaps,
     /// Prompt tokens in the prefix cache.
     PrefixHits,
     /// Prompt tokens looked up there.
@@ -44,13 +44,15 @@ pub enum Figure {
 
 impl Counter {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Finished,
         Self::Running,
         Self::Waiting,
         Self::PromptTokens,
         Self::Generated,
         Self::FirstTokens,
+        Self::GapSeconds,
+        Self::Gaps,
     ];
 
     /// Its metrics over all model servers.
@@ -63,6 +65,8 @@ impl Counter {
             Self::PromptTokens => (ServerSignal::PromptTokens, ""),
             Self::Generated => (ServerSignal::GeneratedTokens, ""),
             Self::FirstTokens => (ServerSignal::FirstToken, "_count"),
+            Self::GapSeconds => (ServerSignal::TokenGap, "_sum"),
+            Self::Gaps => (ServerSignal::TokenGap, "_count"),
         };
         names(signal, suffix)
     }
@@ -76,16 +80,8 @@ impl Counter {
 
 impl Figure {
     /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Prompt,
-        Self::Output,
-        Self::Ttft,
-        Self::RequestGap,
-        Self::GapSeconds,
-        Self::Gaps,
-        Self::PrefixHits,
-        Self::PrefixLookups,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Prompt, Self::Output, Self::Ttft, Self::RequestGap, Self::PrefixHits, Self::PrefixLookups];
 
     /// Whether it has buckets.
     #[must_use]
@@ -101,8 +97,6 @@ impl Figure {
             Self::Output => lengths(ServerSignal::OutputSum),
             Self::Ttft => names(ServerSignal::FirstToken, "_bucket"),
             Self::RequestGap => vec!["vllm:request_time_per_output_token_seconds_bucket".to_owned()],
-            Self::GapSeconds => names(ServerSignal::TokenGap, "_sum"),
-            Self::Gaps => names(ServerSignal::TokenGap, "_count"),
             Self::PrefixHits => names(ServerSignal::PrefixHits, ""),
             Self::PrefixLookups => names(ServerSignal::PrefixLookups, ""),
         }
@@ -208,6 +202,19 @@ mod tests {
         for counter in Counter::ALL {
             assert!(!counter.metrics().is_empty(), "{counter:?}");
         }
+    }
+
+    /// Pages that servers of this kind really showed.
+    #[test]
+    fn sglang_shows_every_counter_and_most_figures() {
+        let page = include_str!("../../../../tests/fixtures/model-servers/sglang-0.5.txt");
+        let shows = |metric: &String| page.lines().any(|line| line.starts_with(&format!("{metric}{{")));
+        for counter in Counter::ALL {
+            assert!(counter.metrics().iter().any(shows), "{counter:?}: {:?}", counter.metrics());
+        }
+        let shown = Figure::ALL.into_iter().filter(|figure| figure.metrics().iter().any(shows));
+        let shown: Vec<Figure> = shown.collect();
+        assert!(shown.contains(&Figure::Ttft), "{shown:?}");
     }
 
     #[test]

@@ -30,10 +30,11 @@ fn of_model(model: &ModelAnswer) -> String {
         "{}: {:.0} requests in {} h; {} h judged, with {:.0} of the requests\n",
         model.key, model.requests, model.hours, model.judged_hours, model.judged_requests
     );
-    if model.policies.is_empty() {
+    if model.policies.is_empty() && model.no_verdict.is_empty() {
         text += &no_verdict(model);
     } else {
         text += &table(model);
+        text += &refused_policies(model);
         text += &comparison(model);
         text += &calibration(model);
         text += &model.tuned.as_ref().map(tuned).unwrap_or_default();
@@ -61,18 +62,25 @@ fn table(model: &ModelAnswer) -> String {
             Some(size) => format!("{}, {size}", policy.name),
             None => policy.name.clone(),
         };
-        let half = (policy.attainment_to - policy.attainment_from) / 2.0;
-        let share = if half >= 0.05 {
-            format!("{:.1} ±{half:.1}", policy.attainment)
-        } else {
-            format!("{:.1}", policy.attainment)
-        };
+        let share = spread(policy.attainment, policy.attainment_from, policy.attainment_to);
+        let cost = spread(policy.cost, policy.cost_from, policy.cost_to);
         let tenth = |value: f64| format!("{value:.1}");
-        [name, share, tenth(policy.ttft), tenth(policy.itl), tenth(policy.replica_hours), tenth(policy.cost)]
+        [name, share, tenth(policy.ttft), tenth(policy.itl), tenth(policy.replica_hours), cost]
     };
     let rows: Vec<Vec<String>> =
         std::iter::once(title).chain(model.policies.iter().map(row)).map(|row| row.to_vec()).collect();
     indented(&crate::report::format_table(&rows), "  ")
+}
+
+/// A figure with the half of its range.
+fn spread(value: f64, from: f64, to: f64) -> String {
+    let half = (to - from) / 2.0;
+    if half >= 0.05 { format!("{value:.1} ±{half:.1}") } else { format!("{value:.1}") }
+}
+
+fn refused_policies(model: &ModelAnswer) -> String {
+    let lines = model.no_verdict.iter();
+    lines.map(|refused| format!("  no verdict on {}: {}\n", refused.name, refused.reason)).collect()
 }
 
 fn indented(text: &str, by: &str) -> String {

@@ -68,7 +68,7 @@ pub fn tune(
     let policies: Vec<spec::Policy> =
         entries.iter().map(|entry| wva_policy("tuned", entry)).collect::<Result<_, _>>()?;
     let tallies = run_on_all_cores(&policies, |policy| {
-        let tally = run_one(setting, policy, None);
+        let tally = run_one(setting, policy, None, 1);
         [count(&tally, &first), count(&tally, &rest)]
     });
     let keeps = |counts: &[Counts; 2]| 100.0 * counts[0].share() >= goal;
@@ -77,7 +77,7 @@ pub fn tune(
         .min_by(|a, b| tallies[*a][0].replica_hours.total_cmp(&tallies[*b][0].replica_hours));
     let best = (0..entries.len()).max_by(|a, b| tallies[*a][0].share().total_cmp(&tallies[*b][0].share()));
     let Some(chosen) = cheapest.or(best) else { return Ok(None) };
-    let default = run_one(setting, &wva_policy(WVA, &json!({"analyzerName": "throughput"}))?, None);
+    let default = run_one(setting, &wva_policy(WVA, &json!({"analyzerName": "throughput"}))?, None, 1);
     Ok(Some(Tuned {
         goal,
         is_kept: cheapest.is_some(),

@@ -44,7 +44,7 @@ pub fn section(answer: &ModelAnswer, findings: &Findings<'_>, worst: Option<&Wor
         answer.judged_hours,
         answer.judged_requests
     );
-    if answer.policies.is_empty() {
+    if answer.policies.is_empty() && answer.no_verdict.is_empty() {
         text += "<p>No verdict: no hour with requests can be judged, or the simulation of what ran is off by over 2 points.</p>";
     } else {
         text += &policies(answer);
@@ -61,7 +61,7 @@ pub fn section(answer: &ModelAnswer, findings: &Findings<'_>, worst: Option<&Wor
 }
 
 fn policies(answer: &ModelAnswer) -> String {
-    let title = ["", "in SLO %", "of arrangements that fit", "TTFT %", "ITL %", "replica h", "cost"];
+    let title = ["", "in SLO %", "range", "TTFT %", "ITL %", "replica h", "cost", "range"];
     let row = |policy: &PolicyAnswer| {
         let size = policy.size.map(|size| format!(", {size}")).unwrap_or_default();
         vec![
@@ -72,6 +72,7 @@ fn policies(answer: &ModelAnswer) -> String {
             format!("{:.1}", policy.itl),
             format!("{:.1}", policy.replica_hours),
             format!("{:.1}", policy.cost),
+            format!("{:.1} to {:.1}", policy.cost_from, policy.cost_to),
         ]
     };
     let rows = std::iter::once(title.map(str::to_owned).to_vec()).chain(answer.policies.iter().map(row));
@@ -85,15 +86,21 @@ fn policies(answer: &ModelAnswer) -> String {
         y: Scale::linear(named.iter().map(|(_, p)| p.1).chain([100.0])),
         mark: None,
     };
+    let refused: String = answer
+        .no_verdict
+        .iter()
+        .map(|policy| format!("<li>{}: {}</li>", escape(&policy.name), escape(&policy.reason)))
+        .collect();
+    let refused = if refused.is_empty() { refused } else { format!("<h3>No verdict</h3><ul>{refused}</ul>") };
     format!(
-        "{}<h3>Cost against attainment: to the upper left is better</h3><div class=\"wide\">{}</div>",
+        "{}<p>The ranges are those of reconstructions that fit the data as well.</p>{refused}<h3>Cost against attainment: to the upper left is better</h3><div class=\"wide\">{}</div>",
         render_table(rows),
         plot.points(&named)
     )
 }
 
 fn over_time(outcomes: &[Outcome]) -> String {
-    let find = |name: &str| outcomes.iter().find(|outcome| outcome.name == name);
+    let find = |name: &str| outcomes.iter().find(|o| o.name == name && o.doubt.is_none());
     let length = outcomes.iter().map(|outcome| outcome.minutes.len()).max().unwrap_or(0);
     let (unit, title) = if length > 3000 { (1440.0, "days") } else { (60.0, "hours") };
     let line = |outcome: Option<&Outcome>, value: fn(&Minute) -> f64| {

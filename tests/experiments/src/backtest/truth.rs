@@ -3,13 +3,14 @@
 
 use anyhow::Context as _;
 use serde_json::Value;
-use wva_simulator::backtest::compare::{count, policies, run_one};
+use wva_simulator::backtest::WINDOW;
+use wva_simulator::backtest::compare::{RAN, WVA, count, policies, run_one};
 use wva_simulator::policy::hindsight;
 use wva_simulator::run::Setting;
 use wva_simulator::scenario::Scenario;
 
 use super::driver::FleetRun;
-use super::{BOUNDED, COST_BOUND, Case, SHARE_BOUND};
+use super::{COST_BOUND, Case, Expected, SHARE_BOUND};
 use crate::command::print_line;
 use crate::report::Report;
 
@@ -40,10 +41,17 @@ pub(super) fn judge(
             hour["requests"], hour["arrangement"], hour["ttft"], hour["itl"], hour["refused"]
         ))?;
     }
-    let has_verdict = model["policies"].as_array().is_some_and(|policies| !policies.is_empty());
+    let named = |list: &str, policy: &str| {
+        model[list].as_array().into_iter().flatten().any(|own| own["name"] == policy)
+    };
+    let has_verdict = named("policies", RAN) || named("noVerdict", RAN);
     let name = format!("{}, {} s", scenario.name, case.interval);
-    if case.is_coarse {
-        report.require(!has_verdict, || format!("{name}: it gives a verdict"));
+    match case.expected {
+        Expected::Refusal => report.require(!has_verdict, || format!("{name}: it gives a verdict")),
+        Expected::VerdictOnWva => {
+            report.require(named("policies", WVA), || format!("{name}: no verdict on wva"))
+        }
+        Expected::Any => {}
     }
     if !has_verdict {
         return print_line("  no verdict");
@@ -62,36 +70,43 @@ fn compare(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let mut setting: Setting = scenario.setting.clone();
+    // The command judges whole windows; the fleet stays after the last request.
+    setting.duration = (setting.duration / f64::from(WINDOW)).ceil() * f64::from(WINDOW);
     let variant = &mut setting.variants[0];
     (variant.initial, variant.min) = (ran.initial, 1);
-    print_line("  policy | in SLO %: said, true, off by | cost: said, true, off by")?;
+    let find = |list: &str, policy: &str| {
+        model[list].as_array().into_iter().flatten().find(|own| own["name"] == policy).cloned()
+    };
+    print_line("  policy | in SLO %: said, true, off by | replica h: said, true, off by")?;
     for policy in policies(setting.objectives, &[95.0, 99.0])? {
         let size = policy.fixed_best.map(|_| hindsight::best_size(&setting, 1));
-        let truth = count(&run_one(&setting, &policy, size), is_judged);
-        let said =
-            model["policies"].as_array().into_iter().flatten().find(|p| p["name"] == policy.name.as_str());
-        let said = said.with_context(|| format!("no policy {} in the answer", policy.name))?;
+        let truth = count(&run_one(&setting, &policy, size, 1), is_judged);
+        let Some(said) = find("policies", &policy.name) else {
+            let refused = find("noVerdict", &policy.name);
+            let refused = refused.with_context(|| format!("no policy {} in the answer", policy.name))?;
+            print_line(&format!("  {} | no verdict: {}", policy.name, refused["reason"]))?;
+            continue;
+        };
         let figure = |key: &str| said[key].as_f64().unwrap_or(f64::NAN);
         let points = figure("attainment") - 100.0 * truth.share();
         let cost = 100.0 * (figure("replicaHours") / truth.replica_hours - 1.0);
         print_line(&format!(
-            "  {} | {:.2} ({:.2} to {:.2}), {:.2}, {points:+.2} | {:.2}, {:.2}, {cost:+.1} %",
+            "  {} | {:.2} ({:.2} to {:.2}), {:.2}, {points:+.2} | {:.2} ({:.2} to {:.2}), {:.2}, {cost:+.1} %",
             policy.name,
             figure("attainment"),
             figure("attainmentFrom"),
             figure("attainmentTo"),
             100.0 * truth.share(),
             figure("replicaHours"),
+            figure("costFrom"),
+            figure("costTo"),
             truth.replica_hours,
         ))?;
-        if BOUNDED.contains(&policy.name.as_str()) {
-            report.require(points.abs() <= SHARE_BOUND, || {
-                format!("{name}: {}: {points:+.2} points", policy.name)
-            });
-            report.require(cost.abs() <= COST_BOUND, || {
-                format!("{name}: {}: {cost:+.1} % of the cost", policy.name)
-            });
-        }
+        report
+            .require(points.abs() <= SHARE_BOUND, || format!("{name}: {}: {points:+.2} points", policy.name));
+        report.require(cost.abs() <= COST_BOUND, || {
+            format!("{name}: {}: {cost:+.1} % of the cost", policy.name)
+        });
     }
     Ok(())
 }
