@@ -146,13 +146,7 @@ impl Options {
         }
         let (cost, costs) = parse_costs(&values(arguments, "cost"))?;
         let targets = parse_targets(arguments)?;
-        let step = duration("step")?.map(|step| u32::try_from(step.as_secs()).unwrap_or(u32::MAX));
-        if let Some(step) = step {
-            ensure!(
-                (1..=300).contains(&step) && 300 % step == 0,
-                "--step: {step} s is not a divisor of five minutes: give one such as 15s, 30s or 60s"
-            );
-        }
+        let step = duration("step")?.map(parse_step).transpose()?;
         let until = value(arguments, "until").map(|text| {
             text.parse::<wva_simulator::backtest::plan::Time>().map_err(|e| anyhow::anyhow!("--until: {e}"))
         });
@@ -235,6 +229,16 @@ fn parse_duration(text: &str) -> anyhow::Result<Duration> {
     };
     ensure!(!length.is_zero(), "{text:?} has no length: give a time such as 7d, 36h or 15s");
     Ok(length)
+}
+
+/// Seconds of `--step`.
+fn parse_step(step: Duration) -> anyhow::Result<u32> {
+    let step = u32::try_from(step.as_secs()).unwrap_or(u32::MAX);
+    ensure!(
+        (1..=300).contains(&step) && 300 % step == 0,
+        "--step: {step} s is not a divisor of five minutes: give one such as 15s, 30s or 60s"
+    );
+    Ok(step)
 }
 
 fn parse_costs(texts: &[&str]) -> anyhow::Result<(f64, BTreeMap<String, f64>)> {

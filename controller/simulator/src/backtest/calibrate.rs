@@ -293,7 +293,9 @@ struct Simulated {
 impl Simulated {
     fn new(draws: Vec<Windows>) -> Self {
         let mut sum = Windows::default();
-        draws.iter().for_each(|draw| sum.plus(draw));
+        for draw in &draws {
+            sum.plus(draw);
+        }
         Self { sum, draws }
     }
 

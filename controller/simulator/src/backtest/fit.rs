@@ -189,7 +189,9 @@ impl Problem<'_> {
                 }
             }
         }
-        all.iter_mut().for_each(|residual| *residual = CLIP * (*residual / CLIP).tanh());
+        for residual in &mut all {
+            *residual = CLIP * (*residual / CLIP).tanh();
+        }
         all.extend(self.prior.iter().flat_map(|prior| prior.residual(&engine)));
         all
     }

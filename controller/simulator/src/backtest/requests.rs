@@ -87,7 +87,9 @@ impl<'a> Drawer<'a> {
         let mut drawn: Vec<f64> = (0..count).map(|_| self.outputs[window].draw(random)).collect();
         if let Some(mean) = self.mean_outputs[window] {
             let factor = scale(mean * f64::from(count) / drawn.iter().sum::<f64>());
-            drawn.iter_mut().for_each(|length| *length *= factor);
+            for length in &mut drawn {
+                *length *= factor;
+            }
         }
         drawn
     }

@@ -208,11 +208,11 @@ mod tests {
     #[test]
     fn sglang_shows_every_counter_and_most_figures() {
         let page = include_str!("../../../../tests/fixtures/model-servers/sglang-0.5.txt");
-        let shows = |metric: &String| page.lines().any(|line| line.starts_with(&format!("{metric}{{")));
+        let is_on_page = |metric: &String| page.lines().any(|line| line.starts_with(&format!("{metric}{{")));
         for counter in Counter::ALL {
-            assert!(counter.metrics().iter().any(shows), "{counter:?}: {:?}", counter.metrics());
+            assert!(counter.metrics().iter().any(is_on_page), "{counter:?}: {:?}", counter.metrics());
         }
-        let shown = Figure::ALL.into_iter().filter(|figure| figure.metrics().iter().any(shows));
+        let shown = Figure::ALL.into_iter().filter(|figure| figure.metrics().iter().any(is_on_page));
         let shown: Vec<Figure> = shown.collect();
         assert!(shown.contains(&Figure::Ttft), "{shown:?}");
     }

@@ -79,8 +79,12 @@ fn spread(value: f64, from: f64, to: f64) -> String {
 }
 
 fn refused_policies(model: &ModelAnswer) -> String {
-    let lines = model.no_verdict.iter();
-    lines.map(|refused| format!("  no verdict on {}: {}\n", refused.name, refused.reason)).collect()
+    let mut lines = String::new();
+    for refused in &model.no_verdict {
+        // Writing to a String cannot fail.
+        let _ = writeln!(lines, "  no verdict on {}: {}", refused.name, refused.reason);
+    }
+    lines
 }
 
 fn indented(text: &str, by: &str) -> String {

@@ -86,11 +86,11 @@ fn policies(answer: &ModelAnswer) -> String {
         y: Scale::linear(named.iter().map(|(_, p)| p.1).chain([100.0])),
         mark: None,
     };
-    let refused: String = answer
-        .no_verdict
-        .iter()
-        .map(|policy| format!("<li>{}: {}</li>", escape(&policy.name), escape(&policy.reason)))
-        .collect();
+    let mut refused = String::new();
+    for policy in &answer.no_verdict {
+        // Writing to a String cannot fail.
+        let _ = write!(refused, "<li>{}: {}</li>", escape(&policy.name), escape(&policy.reason));
+    }
     let refused = if refused.is_empty() { refused } else { format!("<h3>No verdict</h3><ul>{refused}</ul>") };
     format!(
         "{}<p>The ranges are those of reconstructions that fit the data as well.</p>{refused}<h3>Cost against attainment: to the upper left is better</h3><div class=\"wide\">{}</div>",

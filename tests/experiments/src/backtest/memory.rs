@@ -93,15 +93,15 @@ fn increase(samples: &[(f64, f64)], from: f64, to: f64) -> Option<f64> {
         (samples.partition_point(|(at, _)| *at <= from), samples.partition_point(|(at, _)| *at <= to));
     let inside = samples.get(first..last)?;
     let [(begin, low), .., (end, high)] = inside else { return None };
-    let (sampled, grown) = (end - begin, high - low);
-    let interval = sampled / f64::from(u32::try_from(inside.len() - 1).ok()?);
+    let (covered, grown) = (end - begin, high - low);
+    let interval = covered / f64::from(u32::try_from(inside.len() - 1).ok()?);
     let reach = |gap: f64| if gap < 1.1 * interval { gap } else { interval / 2.0 };
     let mut before = reach(begin - from);
     if grown > 0.0 {
         // A counter is not below zero.
-        before = before.min(sampled * low / grown);
+        before = before.min(covered * low / grown);
     }
-    Some((grown * (sampled + before + reach(to - end)) / sampled).max(0.0))
+    Some((grown * (covered + before + reach(to - end)) / covered).max(0.0))
 }
 
 fn histogram(increases: &Increases, figure: Figure) -> Histogram {

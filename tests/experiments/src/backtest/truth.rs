@@ -49,7 +49,7 @@ pub(super) fn judge(
     match case.expected {
         Expected::Refusal => report.require(!has_verdict, || format!("{name}: it gives a verdict")),
         Expected::VerdictOnWva => {
-            report.require(named("policies", WVA), || format!("{name}: no verdict on wva"))
+            report.require(named("policies", WVA), || format!("{name}: no verdict on wva"));
         }
         Expected::Any => {}
     }
