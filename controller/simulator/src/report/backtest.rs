@@ -120,8 +120,9 @@ fn over_time(outcomes: &[Outcome]) -> String {
     let of_load = plot(150.0, "requests/s", &mut load.iter().map(|p| p.1));
     let of_replicas = plot(190.0, "replicas", &mut ran.iter().chain(&wva).chain(&oracle).map(|p| p.1));
     format!(
-        "<h3>Over time</h3><p>Requests; then the replicas that ran (brown, dashed), those of wva by default (blue), and \
-         those of the oracle, which knows all requests (grey).</p><div class=\"wide\">{}{}</div>",
+        "<h3>Over time</h3><p>Requests; then the replicas that ran (brown, dashed){}{}.</p><div class=\"wide\">{}{}</div>",
+        if wva.is_empty() { "" } else { ", those of wva by default (blue)" },
+        if oracle.is_empty() { "" } else { ", those of the oracle, which knows all requests (grey)" },
         of_load.lines(&[Line { class: "load", points: &load }], ""),
         of_replicas.lines(
             &[
@@ -155,7 +156,7 @@ fn worst_minutes(worst: &Worst, from: i64) -> String {
             at(decision.at),
             decision.current.to_string(),
             decision.target.to_string(),
-            escape(&decision.reason),
+            reason(&decision.reason),
         ]
     });
     format!(
@@ -166,6 +167,11 @@ fn worst_minutes(worst: &Worst, from: i64) -> String {
         worst.arrived,
         render_table(std::iter::once(title).chain(rows))
     )
+}
+
+/// A sentence in a cell, which takes as many lines as it needs.
+fn reason(text: &str) -> String {
+    format!("<span class=\"reason\">{}</span>", escape(text))
 }
 
 fn calibration(answer: &ModelAnswer) -> String {
@@ -182,7 +188,7 @@ fn calibration(answer: &ModelAnswer) -> String {
             share(hour.itl.map(|c| c.measured)),
             share(hour.itl.map(|c| c.simulated)),
             escape(&hour.arrangement),
-            escape(hour.refused.as_deref().map_or("judged", |reason| reason)),
+            reason(hour.refused.as_deref().unwrap_or("judged")),
         ]
     });
     let errors = answer.error.zip(answer.worst_hour_error);
