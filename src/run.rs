@@ -196,10 +196,7 @@ impl Process {
 
     fn spawn_crd_report(&mut self) {
         let (client, stopping) = (self.clients.client.clone(), self.signals.stopping.clone());
-        self.spawn("report of the CRD", async move {
-            stopping.run_until_cancelled(wva_controller::report_crd(client)).await;
-            Ok(())
-        });
+        self.spawn("report of the CRD", run_until(stopping, wva_controller::report_crd(client)));
     }
 
     fn spawn_notice_writer(&mut self) {

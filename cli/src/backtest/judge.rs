@@ -1,7 +1,7 @@
 //! Fit, calibration and comparison of each model that was read.
 
 use wva_simulator::backtest::answer::{BacktestReport, Findings, ModelAnswer};
-use wva_simulator::backtest::calibrate::{Calibration, Hour, Refusal, best_first};
+use wva_simulator::backtest::calibrate::{Calibrated, Calibration, Hour, Refusal, best_first};
 use wva_simulator::backtest::compare::{Fleet, Outcome, compare, policies, setting};
 use wva_simulator::backtest::ensemble::members;
 use wva_simulator::backtest::fit::{Limits, fit};
@@ -55,10 +55,11 @@ fn judge_model(
     let name = history.key.to_string();
     let (fleet, assumptions) = assume(history, options);
     let limits = Limits { max_seqs: options.max_seqs, max_batched_tokens: options.max_batched_tokens };
-    let mut fits = fit(history, limits);
+    let fits = fit(history, limits);
     progress.count(&name, "fit");
     let drawer = Drawer::new(history);
-    let Some(mut calibration) = best_first(&mut fits, history, &drawer, options.objectives) else {
+    let mut calibrated = best_first(fits, history, &drawer, options.objectives);
+    let Some(Calibrated { calibration, .. }) = calibrated.first() else {
         let calibration = without_latencies(history);
         let findings = Findings {
             history,
@@ -70,25 +71,26 @@ fn judge_model(
         };
         return Ok(answer(&findings, assumptions, None, options));
     };
-    let fitted = fits[0];
     progress.count(&name, "calibration");
     let is_worth = calibration.hours.iter().any(|hour| hour.refusal.is_none() && hour.is_busy());
     let outcomes: Vec<Outcome> = if is_worth {
         let finished = |policy: &str| progress.count(&name, policy);
-        let members = members(history, &drawer, &fits, &calibration, options.objectives);
-        compare(history, &members, &mut calibration, options.objectives, fleet, policies, finished)
+        let members = members(&drawer, &calibrated);
+        let calibration = &mut calibrated[0].calibration;
+        compare(history, &members, calibration, options.objectives, fleet, policies, finished)
     } else {
         Vec::new()
     };
+    let Calibrated { fit: fitted, calibration } = &calibrated[0];
     let findings = Findings {
         history,
-        fit: Some(&fitted),
-        calibration: &calibration,
+        fit: Some(fitted),
+        calibration,
         outcomes: &outcomes,
         objectives: options.objectives,
         fleet,
     };
-    let judged = JudgedModel { history, options, engine: fitted.engine, calibration: &calibration, fleet };
+    let judged = JudgedModel { history, options, engine: fitted.engine, calibration, fleet };
     let worst = judged.worst(&outcomes, policies);
     let (mut answer, section) = answer(&findings, assumptions, worst.as_ref(), options);
     if options.is_tuned && is_worth {

@@ -98,7 +98,8 @@ impl<T: Time> Loop<T> {
 }
 
 /// Keeps snapshot files readable.
-fn truncate_to_millis(d: Duration) -> GoDuration {
+#[must_use]
+pub fn truncate_to_millis(d: Duration) -> GoDuration {
     Duration::from_millis(u64::try_from(d.as_millis()).unwrap_or(u64::MAX)).into()
 }
 

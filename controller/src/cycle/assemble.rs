@@ -13,6 +13,7 @@ use wva_objects::autoscaler::Direction;
 use wva_objects::limits::Limits;
 use wva_objects::signal::declared_obstacle;
 use wva_runtime::age;
+use wva_scaling::control_loop::truncate_to_millis;
 use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::{
     AnalyzerName, Config, MetricsAge, Model, Pending, PendingState, QueueFigures, ScaleObstacles,
@@ -30,7 +31,7 @@ use crate::cycle::evidence::Evidence;
 use crate::cycle::follow::FollowState;
 use crate::cycle::memory::{Memory, VariantMemory};
 use crate::model::keys::{PodKey, Replicas};
-use crate::model::moment::{Moment, truncate_to_millis};
+use crate::model::moment::Moment;
 use crate::observe::autoscaler_index::AutoscalerIndex;
 use crate::observe::pods::{self, UnreadyPods, WorkloadPod};
 use crate::observe::variants::ManagedVariant;

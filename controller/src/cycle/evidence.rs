@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use wva_crds::entries::ScaleToZero;
-use wva_scaling::control_loop::Idleness;
+use wva_scaling::control_loop::{Idleness, truncate_to_millis};
 use wva_scaling::snapshot::{MetricsAge, Model, SchedulerQueue};
 use wva_scaling::units::Amount;
 
 use crate::collect::sample::Samples;
 use crate::collect::signals::{Query, Retention};
-use crate::model::moment::{Moment, truncate_to_millis};
+use crate::model::moment::Moment;
 use wva_scaling::ModelKey;
 
 #[derive(Clone, Debug, Default)]

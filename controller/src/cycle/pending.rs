@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use wva_scaling::control_loop::truncate_to_millis;
 use wva_scaling::snapshot::{Pending, PendingState};
 
 use crate::model::keys::Replicas;
-use crate::model::moment::{Moment, truncate_to_millis};
+use crate::model::moment::Moment;
 use crate::observe::pods::UnreadyPods;
 use crate::observe::watches::Phase;
 

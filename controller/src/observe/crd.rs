@@ -1,6 +1,5 @@
 //! Reports of the installed CRD. Helm never updates a CRD, so an old one can stay under a new controller.
 
-use std::convert::Infallible;
 use std::time::Duration;
 
 use kube::Client;
@@ -26,8 +25,8 @@ enum Finding {
 }
 
 /// Checks the installed CRD, again and again. Logs a warning if it is missing or lacks fields of this release, and when that
-/// is over.
-pub async fn report_crd(client: Client) -> Infallible {
+/// is over. Never returns.
+pub async fn report_crd(client: Client) {
     let mut last = None;
     loop {
         let finding = Finding::of(missing_fields(&client, &manifest::crd()).await);

@@ -12,7 +12,7 @@ mod review;
 mod stored;
 pub(crate) mod tenants;
 
-pub(crate) use stored::{Fleet, NAMESPACES};
+pub(crate) use stored::{Fleet, NAMESPACES, VARIANTS};
 
 use std::path::Path;
 

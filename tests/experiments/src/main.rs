@@ -114,7 +114,7 @@ enum Task {
         #[arg(long, default_value_t = bench::NAMESPACES)]
         namespaces: usize,
         /// Models, one variant each.
-        #[arg(long, default_value_t = 1000)]
+        #[arg(long, default_value_t = bench::VARIANTS)]
         models: usize,
         /// Pods of each model.
         #[arg(long, default_value_t = 4)]

@@ -248,33 +248,44 @@ pub fn calibrate(
     Calibration { hours: (0..hours).map(|i| hour(history, &simulated, objectives, i)).collect() }
 }
 
-/// Puts the fit first with which most requests are judged, with the speed within its error that shows most, and returns
-/// its calibration. `None`: without a fit.
+/// A fit with the calibration of its engine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Calibrated {
+    /// The fit.
+    pub fit: Fit,
+    /// What a simulation with its engine shows.
+    pub calibration: Calibration,
+}
+
+/// Calibrates all fits. The first is the one with which most requests are judged, with the speed within its error that shows
+/// most.
+#[must_use]
 pub fn best_first(
-    fits: &mut [Fit],
+    fits: Vec<Fit>,
     history: &History,
     drawer: &Drawer<'_>,
     objectives: Objectives,
-) -> Option<Calibration> {
-    let calibrated = |engine: Engine| calibrate(history, drawer, engine, objectives);
-    let mut best = 0;
-    let mut calibration = calibrated(fits.first()?.engine);
-    for (i, fit) in fits.iter().enumerate().skip(1) {
-        let other = calibrated(fit.engine);
-        if other.judged_requests() > calibration.judged_requests() {
-            (best, calibration) = (i, other);
+) -> Vec<Calibrated> {
+    let calibrated = |fit: Fit| {
+        let calibration = calibrate(history, drawer, fit.engine, objectives);
+        Calibrated { fit, calibration }
+    };
+    let judged = |own: &Calibrated| own.calibration.judged_requests();
+    let mut all: Vec<Calibrated> = fits.into_iter().map(calibrated).collect();
+    for i in 1..all.len() {
+        if judged(&all[i]) > judged(&all[0]) {
+            all.swap(0, i);
         }
     }
-    fits.swap(0, best);
-    let fitted = fits[0].engine;
+    let Some(best) = all.first_mut() else { return all };
+    let fitted = best.fit;
     for factor in [1.0 - FIT_ERROR, 1.0 + FIT_ERROR] {
-        let engine = fitted.slowed_by(factor);
-        let other = calibrated(engine);
-        if other.judged_requests() > calibration.judged_requests() {
-            (fits[0].engine, calibration) = (engine, other);
+        let other = calibrated(Fit { engine: fitted.engine.slowed_by(factor), ..fitted });
+        if judged(&other) > judged(best) {
+            *best = other;
         }
     }
-    Some(calibration)
+    all
 }
 
 /// Draws of the requests that are simulated: a short history is one of many that might have been.

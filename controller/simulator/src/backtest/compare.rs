@@ -228,11 +228,8 @@ fn outcome(name: &str, mut runs: Vec<Run>, is_judged: &[bool], seen: f64) -> Opt
     let key = |i: usize| (counts[i].replica_hours, counts[i].share());
     order.sort_by(|a, b| key(*a).0.total_cmp(&key(*b).0).then(key(*a).1.total_cmp(&key(*b).1)));
     let median = *order.get(order.len() / 2)?;
-    let range = |value: fn(&Counts) -> f64| {
-        let values = || counts.iter().map(value);
-        (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max))
-    };
-    let (shares, hours) = (range(Counts::share), range(|counts| counts.replica_hours));
+    let shares = range(counts.iter().map(Counts::share));
+    let hours = range(counts.iter().map(|counts| counts.replica_hours));
     let (Tally { minutes, .. }, size) = runs.swap_remove(median);
     Some(Outcome {
         name: name.to_owned(),
@@ -243,6 +240,12 @@ fn outcome(name: &str, mut runs: Vec<Run>, is_judged: &[bool], seen: f64) -> Opt
         size,
         minutes,
     })
+}
+
+/// The least and the greatest.
+fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let nothing = (f64::INFINITY, f64::NEG_INFINITY);
+    values.fold(nothing, |(least, most), value| (least.min(value), most.max(value)))
 }
 
 /// Runs a policy. `size`: of a fixed fleet; `seed`: of the times that replicas take to start.
@@ -295,12 +298,8 @@ fn refuse_bursts(calibration: &mut Calibration, by_policy: &[Vec<Run>], policies
             continue;
         }
         for runs in &watched {
-            let shares: Vec<f64> =
-                runs.iter().map(|(tally, _)| Counts::of_hour(&tally.minutes, index).share()).collect();
-            let (least, most) = (
-                shares.iter().copied().fold(f64::INFINITY, f64::min),
-                shares.iter().copied().fold(0.0, f64::max),
-            );
+            let shares = runs.iter().map(|(tally, _)| Counts::of_hour(&tally.minutes, index).share());
+            let (least, most) = range(shares);
             if most - least > 2.0 * MAX_ERROR {
                 hour.refusal = Some(Refusal::Bursts { least, most });
             }

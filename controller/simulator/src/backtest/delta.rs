@@ -41,9 +41,9 @@ impl Delta {
         let has_restarted = [Counter::Finished, Counter::FirstTokens, Counter::Generated]
             .iter()
             .any(|counter| after.get(*counter) < before.get(*counter));
-        if has_restarted {
-            return Self::since_start(after);
-        }
+        // A start is a change from nothing.
+        let nothing = Scrape::default();
+        let before = if has_restarted { &nothing } else { before };
         let difference = |counter| (after.get(counter) - before.get(counter)).max(0.0);
         let finished = difference(Counter::Finished);
         Self {
@@ -58,14 +58,7 @@ impl Delta {
     }
 
     pub(super) fn since_start(scrape: &Scrape) -> Self {
-        Self {
-            arrivals: scrape.get(Counter::Finished) + scrape.in_flight(),
-            first_tokens: scrape.get(Counter::FirstTokens),
-            prompt_tokens: scrape.get(Counter::PromptTokens),
-            generated: scrape.get(Counter::Generated),
-            gap_seconds: scrape.get(Counter::GapSeconds),
-            gaps: scrape.get(Counter::Gaps),
-        }
+        Self::new(&Scrape::default(), scrape)
     }
 
     pub(super) fn halved(self) -> Self {

@@ -3,13 +3,11 @@
 
 use std::sync::Arc;
 
-use super::calibrate::{Calibration, calibrate};
-use super::fit::{FIT_ERROR, Fit};
-use super::history::History;
+use super::calibrate::Calibrated;
+use super::fit::FIT_ERROR;
 use super::requests::Drawer;
 use crate::fleet::engine::Engine;
 use crate::fleet::server::Request;
-use crate::measure::Objectives;
 
 /// A reconstruction.
 #[derive(Clone, Debug)]
@@ -25,16 +23,12 @@ pub struct Member {
 /// Other draws with the best engine and arrangements.
 const DRAWS: u64 = 2;
 
-/// The members, first the best. `calibration`: that of the first fit. Empty without a fit.
+/// The members, first the best. Empty without a fit.
 #[must_use]
-pub fn members(
-    history: &History,
-    drawer: &Drawer<'_>,
-    fits: &[Fit],
-    calibration: &Calibration,
-    objectives: Objectives,
-) -> Vec<Member> {
-    let Some((best, others)) = fits.split_first() else { return Vec::new() };
+pub fn members(drawer: &Drawer<'_>, calibrated: &[Calibrated]) -> Vec<Member> {
+    let Some((Calibrated { fit: best, calibration }, others)) = calibrated.split_first() else {
+        return Vec::new();
+    };
     let draw = |seed: u64| Member { engine: best.engine, requests: calibration.requests(drawer, seed), seed };
     let mut members: Vec<Member> = (1..=1 + DRAWS).map(draw).collect();
     let mut add = |engine: Engine, requests: Arc<[Request]>| {
@@ -45,8 +39,7 @@ pub fn members(
         add(best.engine, requests);
     }
     for (seed, other) in (2 + DRAWS..).zip(others) {
-        let calibration = calibrate(history, drawer, other.engine, objectives);
-        add(other.engine, calibration.requests(drawer, seed));
+        add(other.fit.engine, other.calibration.requests(drawer, seed));
     }
     let requests = calibration.requests(drawer, 1);
     for factor in [1.0 - FIT_ERROR, 1.0 + FIT_ERROR] {

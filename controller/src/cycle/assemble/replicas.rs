@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use wva_crds::GoDuration;
 use wva_objects::WorkloadKey;
+use wva_scaling::control_loop::truncate_to_millis;
 use wva_scaling::snapshot::{MetricsAge, Replica, Variant};
 use wva_scaling::units::{Amount, Fraction, KvUsage, QueueLength};
 
@@ -12,7 +13,7 @@ use crate::collect::pod_model::PodModel;
 use crate::collect::sample::{EngineSleep, PodCache, PodLoad, Samples, TimedValue};
 use crate::collect::signals::{CacheConfig, EngineCaches, Query};
 use crate::model::keys::PodKey;
-use crate::model::moment::{Moment, truncate_to_millis};
+use crate::model::moment::Moment;
 use crate::observe::pods::{self, WorkloadPod};
 
 /// Series by replica: a pod, or the leader of a group.

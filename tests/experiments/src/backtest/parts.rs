@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use wva_simulator::backtest::calibrate::best_first;
+use wva_simulator::backtest::calibrate::{Calibrated, best_first};
 use wva_simulator::backtest::compare::{Fleet, count, policies, run_one, setting};
 use wva_simulator::backtest::fit::{Limits, fit};
 use wva_simulator::backtest::requests::Drawer;
@@ -31,10 +31,11 @@ pub(crate) fn run(only: Option<&str>) -> anyhow::Result<()> {
 fn of_case(case: &Case, scenario: &Scenario, ran: &FleetRun) -> anyhow::Result<()> {
     let own = &scenario.setting;
     let history = memory::history(ran, case.interval, own.duration)?;
-    let mut fits = fit(&history, Limits { max_seqs: None, max_batched_tokens: 8192 });
+    let fits = fit(&history, Limits { max_seqs: None, max_batched_tokens: 8192 });
     let drawer = Drawer::new(&history);
     print_line(&format!("\n{}, scraped each {} s", scenario.name, case.interval))?;
-    let Some(calibration) = best_first(&mut fits, &history, &drawer, own.objectives) else {
+    let calibrated = best_first(fits, &history, &drawer, own.objectives);
+    let Some(Calibrated { fit: fitted, calibration }) = calibrated.first() else {
         return print_line("  no fit");
     };
     let judged: Vec<bool> = calibration.hours.iter().map(|hour| hour.refusal.is_none()).collect();
@@ -44,14 +45,14 @@ fn of_case(case: &Case, scenario: &Scenario, ran: &FleetRun) -> anyhow::Result<(
         judged.len(),
         regress(&history.points)
     ))?;
-    print_line(&format!("  fit {:?}\n  true {:?}", fits[0], own.variants[0].engine))?;
+    print_line(&format!("  fit {:?}\n  true {:?}", fitted, own.variants[0].engine))?;
     let (drawn, real) = (calibration.requests(&drawer, 1), own.traffic.requests(1).collect::<Vec<Request>>());
     let real: Arc<[Request]> = real.into();
     let fleet = Fleet { cost: 1.0, min: 1, max: own.variants[0].max, start: START };
     let of = |engine, requests: &Arc<[Request]>| {
         setting(&history, engine, requests.clone(), own.objectives, fleet)
     };
-    let (fitted, true_engine) = (fits[0].engine, own.variants[0].engine);
+    let (fitted, true_engine) = (fitted.engine, own.variants[0].engine);
     let settings = [of(true_engine, &real), of(fitted, &drawn), of(true_engine, &drawn), of(fitted, &real)];
     let is_counted = if hours == 0 { vec![true; judged.len()] } else { judged };
     print_line(

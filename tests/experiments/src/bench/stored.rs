@@ -19,7 +19,7 @@ use super::exporter::{Exporter, ServingPod};
 /// Number of namespaces, unless a bench has its own.
 pub(crate) const NAMESPACES: usize = 20;
 /// Total number of variants.
-pub(super) const VARIANTS: usize = 1000;
+pub(crate) const VARIANTS: usize = 1000;
 
 /// Time limit for storing one object, on a busy machine.
 const CALL: Duration = Duration::from_secs(30);
