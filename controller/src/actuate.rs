@@ -20,6 +20,7 @@ use wva_runtime::api_call::{ApiCall, is_temporary};
 use wva_runtime::leadership::NotLeading;
 
 use crate::model::step::Step;
+use crate::model::to_zero::Permit;
 
 pub use annotations::AnnotationSync;
 pub use deletion_costs::DeletionCosts;
@@ -166,12 +167,16 @@ impl ScaleApi {
             if scale.replicas == step.to {
                 return Ok(Outcome::AlreadyScaled);
             }
-            let now = || tokio::time::Instant::now().into_std();
-            let is_expired = || step.valid_until.is_some_and(|until| now() >= until);
+            let is_expired = || {
+                let now = tokio::time::Instant::now().into_std();
+                step.permit.as_ref().is_some_and(|permit| permit.is_expired(now))
+            };
             if scale.replicas != step.from || is_expired() {
                 return Ok(Outcome::Superseded);
             }
-            if step.valid_until.is_some() && self.is_busy(step, &scale, servers).await {
+            if let Some(permit) = &step.permit
+                && self.is_busy((step, permit), &scale, servers).await
+            {
                 return Ok(Outcome::Busy);
             }
             // Querying the model servers takes time.
@@ -188,11 +193,16 @@ impl ScaleApi {
     }
 
     /// True also if a server answers too slowly.
-    async fn is_busy(&self, step: &Step, scale: &ScaleState, servers: &ModelServers) -> bool {
+    async fn is_busy(
+        &self,
+        (step, permit): (&Step, &Permit),
+        scale: &ScaleState,
+        servers: &ModelServers,
+    ) -> bool {
         let WorkloadKey { namespace, kind, name } = &step.workload;
         let selector = scale.selector.as_deref().map(|selector| select_serving(selector, step.serving));
         let activity =
-            servers.query_activity(&self.client, namespace, (selector.as_deref(), &step.ranks)).await;
+            servers.query_activity(&self.client, namespace, (selector.as_deref(), &permit.ranks)).await;
         if let Some(server) = activity.busy {
             tracing::info!(
                 namespace,

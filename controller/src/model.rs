@@ -11,3 +11,4 @@ pub(crate) mod refusals;
 pub(crate) mod reported;
 pub(crate) mod status_fingerprint;
 pub(crate) mod step;
+pub(crate) mod to_zero;

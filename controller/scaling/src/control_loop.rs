@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use wva_crds::GoDuration;
 
-pub use early::{Early, EarlyDecisions, InForce, decide_early, models_to_grow, models_to_wake};
+pub use early::{Early, EarlyDecisions, EarlyTrigger, InForce, decide_early};
 pub use idleness::Idleness;
 pub use variant_memory::{LastTarget, VariantMemory};
 

@@ -18,12 +18,11 @@ use super::{ActuateError, Actuator, DeletionCosts, Outcome};
 use crate::model::published::{Published, Reader, StatusTargets};
 use crate::model::refusals::Refusals;
 use crate::model::step::{DueStep, Step};
+use crate::model::to_zero;
 use crate::publish::events::{EventReporter, PendingEvent};
 
-/// Then a step from zero runs without its signal: requests wait. If an HPA undoes it, the next cycle decides again.
+/// After this time, a step from zero runs without its signal: requests wait. If an HPA undoes it, the next cycle decides again.
 const SIGNAL_WAIT_UP: Duration = Duration::from_millis(500);
-/// Then a step to zero is not executed.
-const SIGNAL_WAIT_DOWN: Duration = Duration::from_secs(2);
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Executes steps.
@@ -188,7 +187,7 @@ impl ScaleExecutor {
     }
 
     async fn has_signal(&self, due: &DueStep) -> bool {
-        let longest = if due.step.to == 0 { SIGNAL_WAIT_DOWN } else { SIGNAL_WAIT_UP };
+        let longest = if due.step.to == 0 { to_zero::SIGNAL_WAIT } else { SIGNAL_WAIT_UP };
         let mut targets = self.status_targets.clone();
         let shown = targets.wait_for(|targets| targets.get(&due.variant) == Some(&due.step.to));
         matches!(tokio::time::timeout(longest, shown).await, Ok(Ok(_)))

@@ -54,8 +54,13 @@ async fn apply(fake: &FakeApi, step: &Step) -> Result<Outcome, ActuateError> {
     actuator(fake, 1).apply(step, &|| true).await
 }
 
-fn later() -> Option<Instant> {
-    Instant::now().checked_add(Duration::from_hours(1))
+/// A permit that counts for an hour.
+fn later() -> Option<Permit> {
+    until(Instant::now().checked_add(Duration::from_hours(1)).unwrap())
+}
+
+fn until(until: Instant) -> Option<Permit> {
+    Some(Permit { until, ranks: BTreeSet::new() })
 }
 
 pub(super) fn servers() -> ModelServers {
@@ -103,15 +108,7 @@ fn pod(port: u16) -> Value {
 
 pub(super) fn step(from: u32, to: u32) -> Step {
     let workload = WorkloadKey { namespace: "ns".into(), kind: "Deployment".into(), name: "d".into() };
-    Step {
-        workload,
-        uid: "u".into(),
-        from,
-        to,
-        valid_until: None,
-        ranks: BTreeSet::new(),
-        serving: ServingPods::Leader,
-    }
+    Step { workload, uid: "u".into(), from, to, permit: None, serving: ServingPods::Leader }
 }
 
 #[tokio::test]
@@ -160,9 +157,9 @@ async fn only_scale_up_is_retried_after_a_conflict() {
 
 #[tokio::test]
 async fn an_expired_step_is_not_executed() {
-    for (valid_until, want) in [(Some(Instant::now()), Outcome::Superseded), (later(), Outcome::Done)] {
+    for (permit, want) in [(until(Instant::now()), Outcome::Superseded), (later(), Outcome::Done)] {
         let fake = workload(1);
-        assert_eq!(apply(&fake, &Step { valid_until, ..step(1, 0) }).await.unwrap(), want);
+        assert_eq!(apply(&fake, &Step { permit, ..step(1, 0) }).await.unwrap(), want);
     }
 }
 
@@ -178,7 +175,6 @@ const CLOSED_PORT: u16 = 9;
 
 #[tokio::test]
 async fn requests_at_a_server_cancel_a_step_to_zero() {
-    let valid_until = later();
     let rows: [(Vec<Value>, Outcome); 7] = [
         (vec![server(IDLE).await, server(IDLE).await], Outcome::Done),
         (vec![server(IDLE).await, server(RUNNING).await], Outcome::Busy),
@@ -193,7 +189,7 @@ async fn requests_at_a_server_cancel_a_step_to_zero() {
         let fake = workload(2);
         let text = json!(pods).to_string();
         put_pods(&fake, pods);
-        assert_eq!(apply(&fake, &Step { valid_until, ..step(2, 0) }).await.unwrap(), want, "{text}");
+        assert_eq!(apply(&fake, &Step { permit: later(), ..step(2, 0) }).await.unwrap(), want, "{text}");
         assert_eq!(replicas(&fake), if want == Outcome::Done { 0 } else { 2 });
     }
 }
@@ -202,7 +198,6 @@ async fn requests_at_a_server_cancel_a_step_to_zero() {
 #[tokio::test]
 async fn every_model_server_can_cancel_a_step_to_zero() {
     const JSON: (&str, &str) = ("/metrics", "[{\"iter\": 1}]");
-    let valid_until = later();
     for (pages, want) in [
         (&[("/metrics", "sglang:num_running_reqs{model_name=\"m\"} 1\n")][..], Outcome::Busy),
         (&[("/metrics", "sglang:num_running_reqs{model_name=\"m\"} 0\n")], Outcome::Done),
@@ -214,36 +209,35 @@ async fn every_model_server_can_cancel_a_step_to_zero() {
     ] {
         let fake = workload(1);
         put_pods(&fake, vec![server_with(pages).await]);
-        assert_eq!(apply(&fake, &Step { valid_until, ..step(1, 0) }).await.unwrap(), want, "{pages:?}");
+        assert_eq!(apply(&fake, &Step { permit: later(), ..step(1, 0) }).await.unwrap(), want, "{pages:?}");
     }
 }
 
 #[tokio::test]
 async fn a_step_withdrawn_during_queries_is_not_executed() {
-    let (fake, valid_until) = (workload(1), later());
+    let fake = workload(1);
     let pods = [server(IDLE).await];
     put_pods(&fake, pods.into());
     let asked = || fake.count(|request| request.path == PODS) > 0;
-    let outcome = actuator(&fake, 1).apply(&Step { valid_until, ..step(1, 0) }, &|| !asked()).await;
+    let outcome = actuator(&fake, 1).apply(&Step { permit: later(), ..step(1, 0) }, &|| !asked()).await;
     assert_eq!((outcome.unwrap(), replicas(&fake)), (Outcome::Superseded, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_step_that_expires_during_queries_is_not_executed() {
     let second = Duration::from_secs(1);
-    for (until, want) in [(second, Outcome::Superseded), (2 * second, Outcome::Done)] {
+    for (after, want) in [(second, Outcome::Superseded), (2 * second, Outcome::Done)] {
         let fake = workload(1);
         fake.set_rule(move |request| (request.path == PODS).then_some(Reply::Delayed(second)));
-        let valid_until = tokio::time::Instant::now().checked_add(until).map(tokio::time::Instant::into_std);
-        let outcome = apply(&fake, &Step { valid_until, ..step(1, 0) }).await;
-        assert_eq!(outcome.unwrap(), want, "{until:?}");
+        let permit = until((tokio::time::Instant::now() + after).into_std());
+        let outcome = apply(&fake, &Step { permit, ..step(1, 0) }).await;
+        assert_eq!(outcome.unwrap(), want, "{after:?}");
         assert!(fake.count(|request| request.path == PODS) > 0);
     }
 }
 
 #[tokio::test]
 async fn every_rank_of_a_pod_is_queried() {
-    let valid_until = later();
     let port = |pod: &Value| {
         let port = pod.pointer("/spec/containers/0/ports/0/containerPort").and_then(Value::as_u64);
         u16::try_from(port.unwrap()).unwrap()
@@ -253,7 +247,13 @@ async fn every_rank_of_a_pod_is_queried() {
         let ranks = [port(&one), port(&other)].into();
         let fake = workload(1);
         put_pods(&fake, vec![one]);
-        assert_eq!(apply(&fake, &Step { valid_until, ranks, ..step(1, 0) }).await.unwrap(), want, "{second}");
+        assert_eq!(
+            apply(&fake, &Step { permit: later().map(|permit| Permit { ranks, ..permit }), ..step(1, 0) })
+                .await
+                .unwrap(),
+            want,
+            "{second}"
+        );
     }
 }
 
@@ -274,7 +274,7 @@ async fn every_serving_pod_of_a_group_is_queried() {
             }
             None
         });
-        apply(&fake, &Step { valid_until: later(), serving, ..step(1, 0) }).await.unwrap();
+        apply(&fake, &Step { permit: later(), serving, ..step(1, 0) }).await.unwrap();
         let query = asked.lock().unwrap().replace("%2F", "/").replace("%3D", "=").replace("%2C", ",");
         assert!(query.contains(&format!("labelSelector={want}&")), "{query}");
     }
@@ -283,7 +283,7 @@ async fn every_serving_pod_of_a_group_is_queried() {
 #[tokio::test]
 async fn steps_with_evidence_query_servers_right_before_the_write() {
     let fake = workload(1);
-    apply(&fake, &Step { valid_until: later(), ..step(1, 0) }).await.unwrap();
+    apply(&fake, &Step { permit: later(), ..step(1, 0) }).await.unwrap();
     let want = [format!("GET {SCALE}"), format!("GET {PODS}"), format!("PATCH {SCALE}")];
     assert_eq!(lines(&fake), want);
     for (from, to) in [(1, 0), (0, 1)] {

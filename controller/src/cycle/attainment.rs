@@ -128,7 +128,7 @@ impl AttainmentTracker {
     /// Adds to each model what is measured of it.
     pub(crate) fn complete(&self, models: &mut [Model], now: Instant) {
         for model in models {
-            let Some(own) = self.0.get(&ModelKey::new(&model.namespace, &model.model_id)) else { continue };
+            let Some(own) = self.0.get(&model.key()) else { continue };
             let shares = |history: &Option<LatencyHistory>| {
                 history.as_ref().map(|h| h.shares(now)).unwrap_or_default()
             };

@@ -1,48 +1,45 @@
-//! The engine: decides on all variants in cycles and publishes the result. One task owns samples, memory and
-//! publication.
+//! The engine: decides on all variants in cycles and publishes the result. One task runs it. The state of its three parts
+//! is apart: [`Sampler`] has what Prometheus answered, [`Decider`] what the next decision needs to know of the last ones,
+//! and [`Stepper`] the steps to zero that wait. [`Schedule`] has what the task waits for.
 
-mod completed_counts;
 mod config;
-mod early;
-mod following;
-mod latencies;
-mod learned;
-mod logs;
-mod pass;
+mod decider;
+mod inputs;
 mod progress;
-mod sampling;
+mod sampler;
 mod schedule;
-mod series;
-mod state;
-mod steps;
+mod stepper;
 mod timers;
-mod variants;
-mod waking;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use completed_counts::COUNT_WAIT;
-use schedule::{Event, Schedule};
-use state::State;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use wva_objects::signal::MetricsApi;
-use wva_runtime::{Availability, SyncStatus};
+use wva_runtime::{SyncStatus, spans};
+use wva_scaling::ModelKey;
+use wva_scaling::control_loop::EarlyTrigger;
 
+use self::decider::{Decided, Decider, EarlyResult};
+use self::inputs::Inputs;
+use self::sampler::{COUNT_WAIT, Sampler};
+use self::schedule::{CycleWait, Event, Schedule};
+use self::stepper::Stepper;
 use crate::collect::PrometheusSource;
 use crate::collect::picker::Pickers;
 use crate::collect::telemetry::Telemetry;
 use crate::config::{ConfigMaps, ConfigReloads};
+use crate::model::moment::Moment;
 use crate::model::published::Published;
 use crate::model::refusals::Refusals;
-use crate::observe::variants::{self as observed, ManagedVariant, Ownership};
+use crate::observe::variants::Ownership;
 use crate::observe::watches::Watches;
-use crate::observe::workloads;
 
 pub use config::EngineConfig;
 pub use progress::CycleProgress;
-pub use steps::Actuation;
+pub use stepper::Actuation;
 
 /// Changes of objects within this time cause one cycle.
 const DEBOUNCE: Duration = Duration::from_secs(1);
@@ -96,6 +93,14 @@ pub struct EngineMetrics {
     pub reloads: ConfigReloads,
 }
 
+/// State of one term.
+#[derive(Default)]
+struct State {
+    sampler: Sampler,
+    decider: Decider,
+    stepper: Stepper,
+}
+
 impl Engine {
     /// Runs cycles until `shutdown`: at every interval, and soon after `changed`. Run it as the leader. Its memory ends
     /// with this call.
@@ -120,105 +125,174 @@ impl Engine {
 
     /// One round of queries runs concurrently. A hanging Prometheus delays neither cycles nor the shutdown.
     async fn run_cycles(&self, changed: &Notify, shutdown: &CancellationToken) {
-        let _run = self.progress.begin(self.config().period());
+        let _run = self.progress.begin(self.inputs().config.period());
         let mut state = State::default();
         let mut schedule = Schedule::new(self);
         while let Some(event) = shutdown.run_until_cancelled(schedule.next(changed)).await {
             self.handle(event, &mut state, &mut schedule);
-            schedule.signal_check_at = Self::next_signal_check(&state, tokio::time::Instant::now());
+            schedule.signal_check_at = state.decider.next_signal_check(tokio::time::Instant::now());
             self.start_queries(&mut state, &mut schedule);
         }
     }
 
     fn handle<'e>(&'e self, event: Event, state: &mut State, schedule: &mut Schedule<'e>) {
+        let inputs = self.inputs();
         match event {
             Event::RoundEnded(round) => {
-                self.apply_round(state, round);
-                let is_wanted =
-                    std::mem::take(&mut schedule.cycle_after_round) || state.steps.has_steps_to_zero();
+                state.sampler.add_round(inputs, round);
+                let is_wanted = schedule.take_wait(CycleWait::Round) || state.stepper.has_steps_to_zero();
                 if is_wanted && schedule.counts.is_none() {
                     self.run_cycle(state);
                 } else {
                     self.scale_up_early(state);
-                    state.sampling.has_new_samples = is_wanted;
-                    schedule.cycle_after_counts |= is_wanted;
+                    if is_wanted {
+                        schedule.wait = CycleWait::Counts;
+                    }
                 }
-                if schedule.cycle_after_counts {
+                if schedule.wait == CycleWait::Counts {
                     schedule.request_cycle_within(COUNT_WAIT);
                 }
             }
-            Event::CountAnswered(Some(answer)) => state.sampling.add_count(*answer),
+            Event::CountAnswered(Some(answer)) => state.sampler.add_count(*answer),
             Event::CountAnswered(None) => {
-                state.sampling.end_counts();
-                if std::mem::take(&mut schedule.cycle_after_counts) {
+                state.sampler.end_counts();
+                if schedule.take_wait(CycleWait::Counts) {
                     schedule.cycle_at = None;
                     self.run_cycle(state);
                 }
             }
-            Event::LatenciesAnswered(round) => state.sampling.latencies.add(round),
+            Event::LatenciesAnswered(round) => state.sampler.latencies.add(round),
             Event::QueuesChanged => self.wake_models(state),
-            Event::RoundDue => {
-                schedule.is_round_hastened = false;
-                schedule.round = self.due_round(state);
+            Event::RoundDue => schedule.round = state.sampler.due_round(inputs, &state.stepper),
+            Event::CycleDue => {
+                self.run_cycle_on(state.sampler.is_recent(inputs.config, Duration::ZERO), state, schedule);
             }
-            Event::CycleDue if self.is_sample_recent(state, Duration::ZERO) => self.run_cycle(state),
-            Event::CycleDue => self.run_cycle_after_round(state, schedule),
             Event::SettingsChanged => {
-                schedule.timers.set_periods(self.config());
+                schedule.timers.set_periods(inputs.config);
                 schedule.request_cycle_within(SETTINGS_DEBOUNCE);
             }
             Event::ConfigMapsChanged => schedule.request_cycle_within(SETTINGS_DEBOUNCE),
             Event::ObjectsChanged | Event::SignalCheckDue => schedule.request_cycle_within(DEBOUNCE),
             Event::RequestedCycleDue => {
-                schedule.cycle_after_counts = false;
-                if self.has_read_all(state) {
-                    self.run_cycle(state);
-                } else {
-                    self.run_cycle_after_round(state, schedule);
-                }
+                schedule.take_wait(CycleWait::Counts);
+                self.run_cycle_on(state.sampler.has_read_all(inputs), state, schedule);
             }
         }
     }
 
-    fn run_cycle_after_round<'e>(&'e self, state: &mut State, schedule: &mut Schedule<'e>) {
-        schedule.cycle_after_round = true;
-        schedule.round.get_or_insert_with(|| self.fetch(state));
+    /// Runs a cycle on the samples, or after the current or a new round if they are not `enough`.
+    fn run_cycle_on<'e>(&'e self, enough: bool, state: &mut State, schedule: &mut Schedule<'e>) {
+        if enough {
+            return self.run_cycle(state);
+        }
+        schedule.wait = CycleWait::Round;
+        schedule.round.get_or_insert_with(|| state.sampler.full_round(self.inputs()));
     }
 
     /// Starts due counts and queries for latencies, and hastens the next round if a step to zero waits for its second check.
     fn start_queries<'e>(&'e self, state: &mut State, schedule: &mut Schedule<'e>) {
-        if schedule.counts.is_none() && state.sampling.counts.is_due() {
-            schedule.counts = Some(self.query_counts(state));
+        let (inputs, State { sampler, stepper, .. }) = (self.inputs(), state);
+        if schedule.counts.is_none() && sampler.counts.is_due() {
+            schedule.counts = Some(sampler.query_counts(inputs, stepper));
         }
         if schedule.latencies.is_none() {
-            schedule.latencies = self.due_latencies(&mut state.sampling.latencies);
+            schedule.latencies = sampler.due_latencies(inputs);
         }
-        let needs_recheck = schedule.round.is_none() && self.needs_recheck(state);
-        if needs_recheck && !std::mem::replace(&mut schedule.is_round_hastened, true) {
-            schedule.timers.fetch.reset_after(RECHECK_DELAY.max(state.sampling.round_took * RECHECK_FACTOR));
+        if schedule.round.is_none() && stepper.needs_recheck(inputs.config) {
+            schedule.timers.fetch.hasten(RECHECK_DELAY.max(sampler.round_took() * RECHECK_FACTOR));
         }
     }
 
-    fn config(&self) -> EngineConfig {
-        *self.config.borrow()
+    fn run_cycle(&self, state: &mut State) {
+        let at = Moment::current();
+        let _span = spans::cycle(&at.wall, "all").entered();
+        let (inputs, State { sampler, decider, stepper }) = (self.inputs(), state);
+        let managed = inputs.managed();
+        decider.retain_managed(&managed);
+        let mut config = decider.resolve(inputs, &managed);
+        sampler.adapt_to(&mut config, &managed, inputs);
+        let before = self.published.borrow().clone();
+        let (decided, all_analyzed) =
+            decider.decide_all(inputs, sampler, (config, managed, at), before.as_deref());
+        let steps = stepper.due_steps(inputs, sampler, &decided, decider.evidence());
+        let published = Published {
+            interval: inputs.config.interval,
+            scale_downs: stepper::scale_downs(inputs, &decided),
+            steps,
+            ..decider.report_cycle(inputs, &decided)
+        };
+        self.publish(decided, published, decider);
+        let unmapped = sampler.samples.unmapped();
+        self.metrics.telemetry.record_cycle(at.now.elapsed(), all_analyzed, unmapped);
+        self.progress.advance(inputs.config.period());
     }
 
-    /// Managed variants. Those whose kind of workload has unknown availability are left out, and those whose namespace
-    /// has ConfigMaps that are not read yet.
-    fn managed(&self) -> Vec<ManagedVariant> {
-        let mut managed = observed::managed_variants(&self.sources.watches, &self.sources.ownership);
-        // Their status must stay unchanged, because it holds the target.
-        managed.retain(|m| {
-            m.spec().ok().and_then(|d| workloads::kind_availability(&self.sources.watches, &d.workload.kind))
-                != Some(Availability::Unknown)
-        });
-        self.sources.maps.retain_read(&mut managed, |m| &m.key.namespace);
-        managed
+    /// If other models are affected, the next cycle decides.
+    fn scale_up_early(&self, state: &mut State) {
+        let Some(before) = self.published.borrow().clone() else { return };
+        let (has_new_samples, waiting) = (self.inputs().config.early_scale_up, BTreeSet::new());
+        let trigger = EarlyTrigger { has_new_samples, waiting: &waiting };
+        self.decide_early(state, &before, trigger, "Model needs more replicas");
     }
 
-    /// A step to zero waits for its second check.
-    fn needs_recheck(&self, state: &State) -> bool {
-        state.steps.has_recent_step_to_zero(self.config().fresh)
+    /// Wakes models at zero, or on their way there, with requests at their endpoint pickers.
+    fn wake_models(&self, state: &mut State) {
+        let waiting = self.sources.pickers.queues().borrow().waiting();
+        // The first cycle waits for Prometheus; a wake does not.
+        let before = self.published.borrow().clone();
+        let before = before.unwrap_or_else(|| state.decider.empty_publication(self.inputs(), &state.sampler));
+        let trigger = EarlyTrigger { has_new_samples: false, waiting: &waiting };
+        let is_done = self.decide_early(state, &before, trigger, "Requests wait at the endpoint picker");
+        // Other models are affected: run a cycle if there is a sample.
+        if !is_done && state.sampler.has_sample() {
+            self.run_cycle(state);
+        }
+    }
+
+    /// Decides between two cycles. `false`: this takes a cycle. `cause`: for the log.
+    fn decide_early(
+        &self,
+        state: &mut State,
+        before: &Published,
+        trigger: EarlyTrigger<'_>,
+        cause: &str,
+    ) -> bool {
+        let at = Moment::current();
+        let _span = spans::cycle(&at.wall, "some").entered();
+        let (inputs, State { sampler, decider, .. }) = (self.inputs(), state);
+        let (decided, models) = match decider.decide_early(inputs, sampler, before, (trigger, at)) {
+            EarlyResult::Nothing => return true,
+            EarlyResult::NeedsCycle => return false,
+            EarlyResult::Decided(decided, models) => (*decided, models),
+        };
+        let published = Published {
+            interval: before.interval,
+            withheld: before.withheld.clone(),
+            orphans: before.orphans.clone(),
+            steps: stepper::early_steps(inputs, &decided),
+            scale_downs: stepper::scale_downs(inputs, &decided),
+            ..Published::default()
+        };
+        self.publish(decided, published, decider);
+        for ModelKey { namespace, model_id } in models {
+            tracing::info!(namespace, model_id, "{cause}; deciding before the next cycle");
+        }
+        true
+    }
+
+    fn publish(&self, decisions: Decided, published: Published, decider: &Decider) {
+        let Decided { at, assembled, variants, .. } = decisions;
+        self.published.send_replace(Some(Arc::new(Published {
+            at: at.wall,
+            snapshot: Arc::new(assembled.snapshot),
+            scalings: decider.scalings(),
+            variants,
+            ..published
+        })));
+    }
+
+    fn inputs(&self) -> Inputs<'_> {
+        Inputs { sources: &self.sources, metrics: &self.metrics, config: *self.config.borrow() }
     }
 }
 

@@ -43,7 +43,7 @@ impl Evidence {
         samples: &Samples,
         (ages, at): (&MetricsAge, Moment),
     ) {
-        let id = ModelKey::new(&model.namespace, &model.model_id);
+        let id = model.key();
         let new =
             ModelEvidence { idleness: Idleness::new(at.now), newest_pod_created: None, counted_at: None };
         let evidence = self.0.entry(id).or_insert(new);

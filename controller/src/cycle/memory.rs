@@ -77,10 +77,6 @@ impl Memory {
         entry
     }
 
-    pub(crate) fn take_variant(&mut self, key: &VariantKey, from: &mut Self) {
-        self.variants.extend(from.variants.remove_entry(key));
-    }
-
     /// When conditions `SignalFollowed` need another look.
     pub(crate) fn signal_checks(&self) -> impl Iterator<Item = Instant> {
         self.variants.values().filter_map(|v| v.follow.next_check)

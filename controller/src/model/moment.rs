@@ -10,3 +10,9 @@ pub(crate) struct Moment {
     pub(crate) now: Instant,
     pub(crate) wall: Timestamp,
 }
+
+impl Moment {
+    pub(crate) fn current() -> Self {
+        Self { now: Instant::now(), wall: Timestamp::now() }
+    }
+}

@@ -1,12 +1,13 @@
 //! Steps for the actuator.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 use wva_objects::servers::ServingPods;
 use wva_scaling::VariantKey;
 
 use wva_objects::WorkloadKey;
+
+use super::to_zero::Permit;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
@@ -16,10 +17,8 @@ pub(crate) struct Step {
     /// If the workload has others, another client scaled it.
     pub(crate) from: u32,
     pub(crate) to: u32,
-    /// End of the idleness evidence behind a step to zero. Such a step asks the model servers first.
-    pub(crate) valid_until: Option<Instant>,
-    /// Data-parallel ranks in each pod; only for a step to zero.
-    pub(crate) ranks: BTreeSet<u16>,
+    /// Of a step to zero that depends on idle servers.
+    pub(crate) permit: Option<Permit>,
     /// Pods of a group that have requests.
     pub(crate) serving: ServingPods,
 }

@@ -1,10 +1,10 @@
 //! Decisions between two cycles: models that begin to need more, and models at zero with waiting requests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::decision::{Decision, ModelKey, Outcome, VariantKey};
 use crate::pipeline::decide;
-use crate::snapshot::{Model, Snapshot, ThroughputMemory};
+use crate::snapshot::{Model, Replica, Snapshot, ThroughputMemory, Variant, WorkSample};
 
 /// The decisions that are in force, and the snapshot that they replay from.
 #[derive(Clone, Copy)]
@@ -37,37 +37,84 @@ pub struct EarlyDecisions {
     pub outcome: Outcome,
 }
 
-/// Decides the models that `select` returns for the decisions on the snapshot `newest`.
-pub fn decide_early(
-    newest: Snapshot,
-    in_force: InForce<'_>,
-    select: impl Fn(&[Decision], InForce<'_>) -> BTreeSet<ModelKey>,
-) -> Early {
-    let newest_decisions = decide(&newest).decisions;
-    let models = select(&newest_decisions, in_force);
+/// What calls for a decision between two cycles.
+#[derive(Clone, Copy, Debug)]
+pub struct EarlyTrigger<'a> {
+    /// Models that new samples show changed may need more than their targets.
+    pub has_new_samples: bool,
+    /// Models with requests at their endpoint pickers. They may be at 0, or on their way there.
+    pub waiting: &'a BTreeSet<ModelKey>,
+}
+
+impl EarlyTrigger<'_> {
+    /// Models that the decisions scale up.
+    fn select(self, decisions: &[Decision], in_force: InForce<'_>) -> BTreeSet<ModelKey> {
+        let mut models = models_to_wake(decisions, in_force, self.waiting);
+        if self.has_new_samples {
+            models.extend(models_to_grow(decisions, in_force));
+        }
+        models
+    }
+}
+
+/// Decides the models of the snapshot `newest` that `trigger` concerns. Reads only those that changed.
+#[must_use]
+pub fn decide_early(mut newest: Snapshot, in_force: InForce<'_>, trigger: EarlyTrigger<'_>) -> Early {
+    newest.models = candidates(newest.models, in_force.snapshot, trigger);
+    let models = trigger.select(&decide(&newest).decisions, in_force);
     if models.is_empty() {
         return Early::Nothing;
     }
     let snapshot = replace_models(in_force.snapshot, newest, &models);
     let mut outcome = decide(&snapshot);
-    // With scarce GPUs, other models may lose what these gain.
+    // With scarce GPUs, a model may get less than it needs, or take what others have.
+    let selected = trigger.select(&outcome.decisions, in_force);
     let is_kept = |d: &Decision| {
-        if models.contains(&d.model_key()) {
-            newest_decisions.iter().any(|n| n.key() == d.key() && n.target() == d.target())
-        } else {
-            (in_force.decision)(&d.key()).is_some_and(|before| before.steps == d.steps)
-        }
+        models.contains(&d.model_key())
+            || (in_force.decision)(&d.key()).is_some_and(|before| before.steps == d.steps)
     };
-    if !outcome.decisions.iter().all(is_kept) {
+    if !models.is_subset(&selected) || !outcome.decisions.iter().all(is_kept) {
         return Early::NeedsCycle;
     }
     outcome.decisions.retain(|d| models.contains(&d.model_key()));
     Early::Decided(Box::new(EarlyDecisions { models, snapshot, outcome }))
 }
 
+/// Models with waiting requests, and those that new samples show changed. The same load on the same replicas needs no more
+/// than before.
+fn candidates(mut models: Vec<Model>, in_force: &Snapshot, trigger: EarlyTrigger<'_>) -> Vec<Model> {
+    let before: BTreeMap<ModelKey, &Model> = in_force.models.iter().map(|m| (m.key(), m)).collect();
+    models.retain(|m| {
+        let is_changed = || before.get(&m.key()).is_none_or(|before| has_changed(before, m));
+        trigger.waiting.contains(&m.key()) || trigger.has_new_samples && is_changed()
+    });
+    models
+}
+
+/// Whether its load, or what serves it, differs. A greater age alone is no change.
+fn has_changed(before: &Model, now: &Model) -> bool {
+    let replica_changed = |(before, now): (&Replica, &Replica)| {
+        let load = |r: &Replica| (r.kv, r.queue, r.running, r.asleep, r.work.len());
+        let work_changed =
+            |(before, now): (&WorkSample, &WorkSample)| WorkSample { age: before.age, ..*now } != *before;
+        before.pod != now.pod
+            || load(before) != load(now)
+            || before.work.iter().zip(&now.work).any(work_changed)
+    };
+    let variant_changed = |(before, now): (&Variant, &Variant)| {
+        let load = |v: &Variant| (v.current, v.ready, v.running, v.replicas.len());
+        before.name != now.name
+            || load(before) != load(now)
+            || before.replicas.iter().zip(&now.replicas).any(replica_changed)
+    };
+    before.scheduler_queue != now.scheduler_queue
+        || before.router != now.router
+        || before.variants.len() != now.variants.len()
+        || before.variants.iter().zip(&now.variants).any(variant_changed)
+}
+
 /// Models that need more than the target in force, if the last decision was not a scale-up.
-#[must_use]
-pub fn models_to_grow(decisions: &[Decision], in_force: InForce<'_>) -> BTreeSet<ModelKey> {
+fn models_to_grow(decisions: &[Decision], in_force: InForce<'_>) -> BTreeSet<ModelKey> {
     let mut growing = BTreeSet::new();
     let mut grown = BTreeSet::new();
     for decision in decisions {
@@ -83,8 +130,7 @@ pub fn models_to_grow(decisions: &[Decision], in_force: InForce<'_>) -> BTreeSet
 }
 
 /// Models of `waiting` with a variant that is to leave 0 replicas, or no longer to go there.
-#[must_use]
-pub fn models_to_wake(
+fn models_to_wake(
     decisions: &[Decision],
     in_force: InForce<'_>,
     waiting: &BTreeSet<ModelKey>,
@@ -99,8 +145,7 @@ pub fn models_to_wake(
 }
 
 fn replace_models(in_force: &Snapshot, newest: Snapshot, which: &BTreeSet<ModelKey>) -> Snapshot {
-    let key = |m: &Model| ModelKey::new(&m.namespace, &m.model_id);
-    let newer: Vec<Model> = newest.models.into_iter().filter(|m| which.contains(&key(m))).collect();
+    let newer: Vec<Model> = newest.models.into_iter().filter(|m| which.contains(&m.key())).collect();
     let variant_key =
         |m: &Model, name: &str| VariantKey { namespace: m.namespace.clone(), name: name.to_owned() };
     // A variant may have served another model in the last cycle.
@@ -114,7 +159,7 @@ fn replace_models(in_force: &Snapshot, newest: Snapshot, which: &BTreeSet<ModelK
         let mut variants = std::mem::take(&mut m.variants);
         variants.retain(|v| !moved.contains(&variant_key(m, &v.name)));
         m.variants = variants;
-        !m.variants.is_empty() && !which.contains(&key(m))
+        !m.variants.is_empty() && !which.contains(&m.key())
     });
     snapshot.models.extend(newer);
     snapshot

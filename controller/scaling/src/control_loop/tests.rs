@@ -1,6 +1,6 @@
 //! Memory of targets and wakes, and decisions between cycles.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -206,7 +206,9 @@ struct Published {
 impl Published {
     fn grow(&self, newest: Snapshot) -> Early {
         let decision = |key: &VariantKey| self.decisions.get(key);
-        decide_early(newest, InForce { snapshot: &self.snapshot, decision: &decision }, models_to_grow)
+        let in_force = InForce { snapshot: &self.snapshot, decision: &decision };
+        let trigger = EarlyTrigger { has_new_samples: true, waiting: &BTreeSet::new() };
+        decide_early(newest, in_force, trigger)
     }
 }
 
@@ -226,6 +228,20 @@ fn an_early_decision_replays_from_its_snapshot() {
     let again: Vec<_> = decide(&snapshot).decisions;
     assert_eq!(again[0], outcome.decisions[0]);
     assert_eq!(again[1].steps, before.decisions[&again[1].key()].steps);
+}
+
+#[test]
+fn only_models_that_changed_are_decided() {
+    let busy = || snapshot(&[("m", "a", 0.79)], 2);
+    let calm = published(snapshot(&[("m", "a", 0.5)], 2));
+    let before = Published { snapshot: busy(), ..calm };
+    assert!(matches!(before.grow(busy()), Early::Nothing), "the cycle saw this load");
+    let mut older = busy();
+    older.models[0].variants[0].replicas[0].age = Duration::from_secs(9).into();
+    assert!(matches!(before.grow(older), Early::Nothing), "a greater age is no change");
+    let mut queued = busy();
+    queued.models[0].variants[0].replicas[0].queue = serde_json::from_value(json!(3)).unwrap();
+    assert!(matches!(before.grow(queued), Early::Decided(_)));
 }
 
 #[test]

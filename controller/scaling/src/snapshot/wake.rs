@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Mode, Model, SchedulerQueue, Variant};
+use crate::decision::ModelKey;
 
 /// Why waiting requests would not wake a model. It then does not scale to 0.
 #[derive(
@@ -72,6 +73,12 @@ impl WakeObstacle {
 }
 
 impl Model {
+    /// Its namespace and ID.
+    #[must_use]
+    pub fn key(&self) -> ModelKey {
+        ModelKey::new(&self.namespace, &self.model_id)
+    }
+
     /// `NoPool` if the model has no scheduler queue.
     pub(crate) fn effective_wake_obstacle(&self) -> Option<WakeObstacle> {
         let no_pool = (self.scheduler_queue == SchedulerQueue::Absent).then_some(WakeObstacle::NoPool);

@@ -8,9 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
 use wva_crds::entries::ScaleToZero;
-use wva_scaling::control_loop::{
-    Early, InForce, Loop, VariantMemory, decide_early, models_to_grow, models_to_wake,
-};
+use wva_scaling::control_loop::{Early, EarlyTrigger, InForce, Loop, VariantMemory, decide_early};
 use wva_scaling::snapshot::{Config, Inventory, Lateness, SaturationEntry, ScaleToZeroEntry};
 use wva_scaling::{Decision, ModelKey, Outcome, Snapshot, VariantKey, decide};
 
@@ -170,16 +168,12 @@ impl Wva {
         self.publish(view, snapshot, decided);
     }
 
-    /// Decides the models that `select` names, as the controller does between two cycles. `false`: this takes a cycle.
-    fn decide_early(
-        &mut self,
-        view: &FleetView<'_>,
-        select: impl Fn(&[Decision], InForce<'_>) -> BTreeSet<ModelKey>,
-    ) -> bool {
+    /// Decides between two cycles, as the controller does. `false`: this takes a cycle.
+    fn decide_early(&mut self, view: &FleetView<'_>, trigger: EarlyTrigger<'_>) -> bool {
         let Some(before) = &self.in_force else { return false };
         let newest = self.assemble(view, self.control_loop.begin_early(&before.snapshot, Seconds(view.now)));
         let decision = |key: &VariantKey| before.decisions.get(key);
-        match decide_early(newest, InForce { snapshot: &before.snapshot, decision: &decision }, select) {
+        match decide_early(newest, InForce { snapshot: &before.snapshot, decision: &decision }, trigger) {
             Early::Nothing => {}
             Early::NeedsCycle => return false,
             Early::Decided(decided) => self.publish(view, decided.snapshot, decided.outcome),
@@ -271,14 +265,8 @@ impl Policy for Wva {
         } else {
             let grows = self.settings.early_scale_up
                 && is_due(view.now, self.settings.fetch_interval.get().as_secs_f64());
-            let select = |decisions: &[Decision], in_force: InForce<'_>| {
-                let mut models = models_to_wake(decisions, in_force, &waiting);
-                if grows {
-                    models.extend(models_to_grow(decisions, in_force));
-                }
-                models
-            };
-            let needs_cycle = (waits || grows) && !self.decide_early(view, select);
+            let trigger = EarlyTrigger { has_new_samples: grows, waiting: &waiting };
+            let needs_cycle = (waits || grows) && !self.decide_early(view, trigger);
             // Growth alone waits for the next cycle.
             if needs_cycle && waits {
                 self.cycle(view);

@@ -130,7 +130,7 @@ async fn a_withdrawn_scale_down_is_not_executed() {
 #[tokio::test(start_paused = true)]
 async fn without_a_signal_a_wake_runs_and_a_step_to_zero_does_not() {
     let bench = Bench::new(1);
-    assert!(bench.run(1, 0).await >= SIGNAL_WAIT_DOWN + RETRY_DELAY);
+    assert!(bench.run(1, 0).await >= to_zero::SIGNAL_WAIT + RETRY_DELAY);
     assert_eq!(replicas(&bench.fake), 1);
     let bench = Bench::new(0);
     assert!(bench.run(0, 1).await == SIGNAL_WAIT_UP);
@@ -203,7 +203,7 @@ async fn a_step_decided_during_a_failing_one_runs_at_once() {
     bench.publish(1, 3);
     // The step to zero has no signal, and nothing more is published.
     let took = bench.time_to_requeue().await;
-    assert!(took == SIGNAL_WAIT_DOWN, "{took:?}");
+    assert!(took == to_zero::SIGNAL_WAIT, "{took:?}");
     assert_eq!(replicas(&bench.fake), 3);
 }
 

@@ -10,9 +10,7 @@ use futures::stream::BoxStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::completed_counts::WindowAnswer;
-use super::latencies::LatencyRound;
-use super::sampling::Round;
+use super::sampler::{LatencyRound, Round, WindowAnswer};
 use super::timers::{Timers, reschedule_earlier};
 use super::{Engine, EngineConfig};
 use crate::collect::picker::Queues;
@@ -34,20 +32,28 @@ pub(super) enum Event {
     RequestedCycleDue,
 }
 
+/// What a cycle waits for that would have too little to decide on now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CycleWait {
+    /// No cycle waits; the next one comes by its timer, or on request.
+    Nothing,
+    /// The samples of the current round.
+    Round,
+    /// The counts of completed requests, which steps to zero need.
+    Counts,
+}
+
 pub(super) struct Schedule<'e> {
     pub(super) timers: Timers,
     pub(super) round: Option<BoxFuture<'e, Round>>,
     pub(super) counts: Option<BoxStream<'e, WindowAnswer>>,
     pub(super) latencies: Option<BoxFuture<'e, LatencyRound>>,
-    /// Whether a cycle waits for the current round.
-    pub(super) cycle_after_round: bool,
-    pub(super) cycle_after_counts: bool,
-    /// Time of the cycle that a change requested.
+    /// What the next cycle waits for.
+    pub(super) wait: CycleWait,
+    /// Time of the cycle that a change requested. It waits for nothing else.
     pub(super) cycle_at: Option<Instant>,
     /// When a condition `SignalFollowed` may change.
     pub(super) signal_check_at: Option<Instant>,
-    /// The next round comes before its timer.
-    pub(super) is_round_hastened: bool,
     settings: watch::Receiver<EngineConfig>,
     queues: watch::Receiver<Arc<Queues>>,
     maps: &'e ConfigMaps,
@@ -63,11 +69,9 @@ impl<'e> Schedule<'e> {
             round: None,
             counts: None,
             latencies: None,
-            cycle_after_round: false,
-            cycle_after_counts: false,
+            wait: CycleWait::Nothing,
             cycle_at: None,
             signal_check_at: None,
-            is_round_hastened: false,
             settings,
             queues: engine.sources.pickers.queues(),
             maps: &engine.sources.maps,
@@ -91,6 +95,15 @@ impl<'e> Schedule<'e> {
             () = time_reached(&mut self.signal_check_at) => Event::SignalCheckDue,
             () = time_reached(&mut self.cycle_at) => Event::RequestedCycleDue,
         }
+    }
+
+    /// Whether a cycle waited for `end`. It waits no longer.
+    pub(super) fn take_wait(&mut self, end: CycleWait) -> bool {
+        let is_over = self.wait == end;
+        if is_over {
+            self.wait = CycleWait::Nothing;
+        }
+        is_over
     }
 
     pub(super) fn request_cycle_within(&mut self, delay: Duration) {

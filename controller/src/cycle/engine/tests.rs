@@ -137,16 +137,16 @@ impl Bench {
     }
 
     async fn fetch(&mut self) {
-        let round = self.engine.fetch(&mut self.state).await;
-        self.engine.apply_round(&mut self.state, round);
+        let round = self.state.sampler.full_round(self.engine.inputs()).await;
+        self.state.sampler.add_round(self.engine.inputs(), round);
     }
 
     async fn count(&mut self) {
-        let mut counts = self.engine.query_counts(&mut self.state);
+        let mut counts = self.state.sampler.query_counts(self.engine.inputs(), &self.state.stepper);
         while let Some(answer) = counts.next().await {
-            self.state.sampling.add_count(answer);
+            self.state.sampler.add_count(answer);
         }
-        self.state.sampling.end_counts();
+        self.state.sampler.end_counts();
     }
 
     fn published(&self) -> Arc<Published> {

@@ -26,21 +26,26 @@ impl Timers {
 pub(super) struct Timer {
     interval: Interval,
     last: Option<Instant>,
+    /// The next tick comes earlier than the period says.
+    is_hastened: bool,
 }
 
 impl Timer {
     fn new(period: Duration) -> Self {
-        Self { interval: interval(Instant::now(), period), last: None }
+        Self { interval: interval(Instant::now(), period), last: None, is_hastened: false }
     }
 
     pub(super) async fn tick(&mut self) {
         self.interval.tick().await;
         self.last = Some(Instant::now());
+        self.is_hastened = false;
     }
 
-    /// Later ticks follow at the period.
-    pub(super) fn reset_after(&mut self, delay: Duration) {
-        self.interval.reset_after(delay);
+    /// The next tick comes after `delay`, the later ones at the period. Repeated calls do not defer it.
+    pub(super) fn hasten(&mut self, delay: Duration) {
+        if !std::mem::replace(&mut self.is_hastened, true) {
+            self.interval.reset_after(delay);
+        }
     }
 
     /// A tick that is overdue by the new period comes at once.

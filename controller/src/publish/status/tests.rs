@@ -222,15 +222,7 @@ async fn an_unchanged_status_is_not_written_again() {
 #[tokio::test]
 async fn the_target_of_a_due_step_is_shown_once_written() {
     let workload = WorkloadKey { namespace: "ns".into(), kind: "Deployment".into(), name: "d".into() };
-    let step = Step {
-        workload,
-        uid: "u".into(),
-        from: 0,
-        to: 1,
-        valid_until: None,
-        ranks: BTreeSet::new(),
-        serving: ServingPods::Leader,
-    };
+    let step = Step { workload, uid: "u".into(), from: 0, to: 1, permit: None, serving: ServingPods::Leader };
     let due = DueStep { variant: key("v000"), step, reason: String::new() };
     let published = Arc::new(Published { steps: vec![due], ..Arc::unwrap_or_clone(publication(2)) });
     let shown = target_entry(&published, &key("v000"));

@@ -15,7 +15,7 @@ async fn values_and_then_the_target_outlast_a_failing_prometheus() {
     assert_eq!((v.signal(), reasons(&v)), (Some(3), ["Ready", "PrometheusError", "SaturationOnlyMode"]));
     assert!(v.conditions.metrics_available.message.contains("the last values of 2 replica(s)"));
     // All values have expired.
-    bench.state.sampling.samples = Samples::default();
+    bench.state.sampler.samples = Samples::default();
     let v = bench.turn().await;
     assert_eq!((v.signal(), reasons(&v)), (Some(3), ["SafetyNet", "PrometheusError", "SafetyNet"]));
     assert_eq!(v.decision.as_ref().unwrap().safety_net, Some(FallbackSource::PreviousDesired));
@@ -170,14 +170,14 @@ async fn observations_and_capacity_carry_over_to_the_next_cycle() {
     let mut bench = Bench::busy().await;
     bench.turn().await;
     // Observations of a model without a variant are dropped.
-    let (managed, at) = (bench.engine.managed(), (Instant::now(), Timestamp::now()));
+    let (managed, at) = (bench.engine.inputs().managed(), (Instant::now(), Timestamp::now()));
     let mut next = wva_scaling::NextState {
         remembered: vec![observed("gone"), observed("m")],
         ..wva_scaling::NextState::default()
     };
-    bench.state.deciding.control_loop.end(&mut next, Some(at.0), at.0);
+    bench.state.decider.control_loop.end(&mut next, Some(at.0), at.0);
     let decision = bench.published().variants[&managed[0].key].decision.clone().unwrap();
-    let remembered = bench.state.deciding.memory.entry(&managed[0], at.0, at.1);
+    let remembered = bench.state.decider.memory.entry(&managed[0], at.0, at.1);
     let measured = wva_scaling::VariantState {
         desired: 3,
         current: 2,
@@ -192,8 +192,8 @@ async fn observations_and_capacity_carry_over_to_the_next_cycle() {
         let capacity = snapshot.models[0].variants[0].remembered_capacity.map(Amount::get);
         assert_eq!(
             (capacity, &*snapshot.remembered),
-            (Some(12800.0), bench.state.deciding.control_loop.observed())
+            (Some(12800.0), bench.state.decider.control_loop.observed())
         );
-        assert_eq!(bench.state.deciding.control_loop.observed(), [observed("m")]);
+        assert_eq!(bench.state.decider.control_loop.observed(), [observed("m")]);
     }
 }

@@ -98,7 +98,7 @@ async fn decided(retention: u32, ago: u32, others: &[OtherVariant]) -> Vec<Strin
     let mut cycles = Vec::new();
     for _ in 0..3 {
         bench.turn().await;
-        bench.state.deciding.memory.evidence.age(Duration::from_secs(u64::from(retention) + 1));
+        bench.state.decider.memory.evidence.age(Duration::from_secs(u64::from(retention) + 1));
         let published = bench.published();
         let decision = |v: &Arc<PublishedVariant>| {
             v.decision.as_ref().map(|d| (d.variant.clone(), d.target(), d.reason().code()))

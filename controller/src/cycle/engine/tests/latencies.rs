@@ -27,8 +27,8 @@ fn histograms() -> FakeReply {
 /// Runs the due queries for latencies. Returns their number.
 async fn measure(bench: &mut Bench) -> usize {
     let before = bench.fake.queries();
-    if let Some(round) = bench.engine.due_latencies(&mut bench.state.sampling.latencies) {
-        bench.state.sampling.latencies.add(round.await);
+    if let Some(round) = bench.state.sampler.due_latencies(bench.engine.inputs()) {
+        bench.state.sampler.latencies.add(round.await);
     }
     bench.fake.queries() - before
 }

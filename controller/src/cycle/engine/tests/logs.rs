@@ -8,7 +8,7 @@ use wva_runtime::repeats::RepeatCounters;
 use wva_scaling::Warning;
 
 use super::*;
-use crate::cycle::engine::logs::log_warnings;
+use crate::cycle::engine::decider::log_warnings;
 
 thread_local! {
     static LINES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -80,7 +80,7 @@ async fn a_lasting_safety_net_logs_its_start_and_end() {
     bench.turn().await;
     assert_eq!(take_lines("Safety net ended"), ["Safety net ended namespace=\"ns\" variant=\"a\" count=4"]);
     bench.fake.set_reply(down());
-    bench.state.sampling.samples = Samples::default();
+    bench.state.sampler.samples = Samples::default();
     bench.turn().await;
     assert_eq!(take_lines("Safety net activated").len(), 1, "activated again");
 }

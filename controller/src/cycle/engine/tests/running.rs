@@ -74,12 +74,12 @@ async fn a_due_check_of_the_signal_waits_for_its_cycle() {
     let mut bench = Bench::busy().await;
     bench.turn().await;
     let checks: Vec<tokio::time::Instant> =
-        bench.state.deciding.memory.signal_checks().map(Into::into).collect();
+        bench.state.decider.memory.signal_checks().map(Into::into).collect();
     assert!(!checks.is_empty(), "no autoscaler follows");
     let last = *checks.iter().max().unwrap();
     let before = last - Duration::from_millis(1);
-    assert_eq!(Engine::next_signal_check(&bench.state, before), Some(last));
-    assert_eq!(Engine::next_signal_check(&bench.state, last), None);
+    assert_eq!(bench.state.decider.next_signal_check(before), Some(last));
+    assert_eq!(bench.state.decider.next_signal_check(last), None);
 }
 
 #[tokio::test]

@@ -8,10 +8,14 @@ async fn a_recent_sample_is_not_fetched_again() {
     for (ttl, age, is_recent) in [(30, 29, true), (30, 30, false), (60, 30, true), (60, 60, false)] {
         bench.configure(|c| c.cache_ttl = Duration::from_secs(ttl));
         let Some(began) = Instant::now().checked_sub(Duration::from_secs(age)) else { continue };
-        bench.state.sampling.last_round = Some(began);
-        assert_eq!(bench.engine.is_sample_recent(&bench.state, TIMER_TOLERANCE), is_recent, "{ttl} {age}");
-        bench.state.sampling.last_round = None;
-        assert!(!bench.engine.is_sample_recent(&bench.state, TIMER_TOLERANCE), "no sample");
+        bench.state.sampler.rounds.last = Some(began);
+        assert_eq!(
+            bench.state.sampler.is_recent(bench.engine.inputs().config, TIMER_TOLERANCE),
+            is_recent,
+            "{ttl} {age}"
+        );
+        bench.state.sampler.rounds.last = None;
+        assert!(!bench.state.sampler.is_recent(bench.engine.inputs().config, TIMER_TOLERANCE), "no sample");
     }
 }
 
@@ -41,7 +45,7 @@ async fn a_partial_answer_is_reported_and_incomplete() {
     bench.wait_for_answers(Duration::from_secs(8));
     let message = bench.turn().await.conditions.metrics_available.message.clone();
     assert!(message.contains("partial results (store b is down)"), "{message}");
-    assert!(!bench.state.sampling.samples.has_answer(Query::Running, "ns"), "missing series are unknown");
+    assert!(!bench.state.sampler.samples.has_answer(Query::Running, "ns"), "missing series are unknown");
 }
 
 #[tokio::test]
@@ -63,14 +67,14 @@ async fn queries_name_the_managed_namespaces() {
 async fn a_new_variant_is_read_before_its_first_cycle() {
     let mut bench = Bench::busy().await;
     bench.turn().await;
-    assert!(bench.engine.has_read_all(&bench.state));
+    assert!(bench.state.sampler.has_read_all(bench.engine.inputs()));
     bench.cluster.variant("b", "m", json!({}));
     bench.cluster.ready_deployment_in("ns", "b", 1);
-    assert!(!bench.engine.has_read_all(&bench.state));
-    let round = bench.engine.fetch(&mut bench.state).await;
-    assert!(!bench.engine.has_read_all(&bench.state), "its answers are on the way");
-    bench.engine.apply_round(&mut bench.state, round);
-    assert!(bench.engine.has_read_all(&bench.state));
+    assert!(!bench.state.sampler.has_read_all(bench.engine.inputs()));
+    let round = bench.state.sampler.full_round(bench.engine.inputs()).await;
+    assert!(!bench.state.sampler.has_read_all(bench.engine.inputs()), "its answers are on the way");
+    bench.state.sampler.add_round(bench.engine.inputs(), round);
+    assert!(bench.state.sampler.has_read_all(bench.engine.inputs()));
 }
 
 #[tokio::test]
@@ -88,7 +92,7 @@ async fn a_failing_part_of_a_large_install_affects_no_other() {
     kv.sort();
     assert!(kv[0].contains("{namespace=\"big-1\"}") && kv[1].contains("{namespace=~\"big-2|ns\"}"), "{kv:?}");
     let answered =
-        ["big-1", "big-2", "ns"].map(|ns| bench.state.sampling.samples.has_answer(Query::KvUsage, ns));
+        ["big-1", "big-2", "ns"].map(|ns| bench.state.sampler.samples.has_answer(Query::KvUsage, ns));
     assert_eq!(answered, [false, true, true]);
 }
 
@@ -108,7 +112,7 @@ async fn a_namespace_whose_series_break_a_query_affects_no_other() {
         let mut answered = Vec::new();
         for _ in 0..2 {
             bench.fetch().await;
-            let samples = &bench.state.sampling.samples;
+            let samples = &bench.state.sampler.samples;
             answered.push(["bad", "good-1", "good-2", "ns"].map(|ns| samples.has_answer(Query::KvUsage, ns)));
         }
         assert_eq!(answered, [[false; 4], [false, true, true, true]], "{name}");
@@ -119,7 +123,7 @@ async fn a_namespace_whose_series_break_a_query_affects_no_other() {
             rounds.push((bench.fake.queries() - before) / Query::ALL.len());
         }
         assert_eq!(rounds, [1, 2, 4], "the others are one query again, and it is left out for two rounds");
-        let error = |namespace: &str| bench.state.sampling.samples.load_error(namespace).is_some();
+        let error = |namespace: &str| bench.state.sampler.samples.load_error(namespace).is_some();
         assert_eq!(
             ["bad", "good-1"].map(error),
             [true, false],
@@ -157,7 +161,7 @@ async fn a_sample_is_observed_once_across_cycles() {
     feed.put(GLOBAL, &[("default", "analyzerName: saturation")]);
     bench.engine.sources.maps = feed.maps();
     let observed = |bench: &Bench| {
-        bench.state.deciding.control_loop.observed().iter().map(|r| r.k2.len()).collect::<Vec<_>>()
+        bench.state.decider.control_loop.observed().iter().map(|r| r.k2.len()).collect::<Vec<_>>()
     };
     bench.turn().await;
     assert_eq!(observed(&bench), [1]);
@@ -176,12 +180,12 @@ async fn samples_of_removed_pods_are_dropped_at_the_interval() {
     let mut bench = Bench::busy().await;
     bench.turn().await;
     bench.cluster.without_pod("a-1");
-    let (t0, first) = (Instant::now(), bench.state.sampling.cleaned.unwrap());
+    let (t0, first) = (Instant::now(), bench.state.sampler.cleaned.unwrap());
     for (after, left) in [(30, 2), (59, 2), (61, 1), (200, 1), (400, 0)] {
-        bench.engine.drop_old_samples(&mut bench.state, t0 + Duration::from_secs(after));
-        assert_eq!(bench.state.sampling.samples.iter().count(), left, "{after} s");
+        bench.state.sampler.drop_old_samples(bench.engine.inputs(), t0 + Duration::from_secs(after));
+        assert_eq!(bench.state.sampler.samples.iter().count(), left, "{after} s");
     }
-    assert!(bench.state.sampling.cleaned.is_some_and(|at| at > first));
+    assert!(bench.state.sampler.cleaned.is_some_and(|at| at > first));
 }
 
 #[tokio::test]
@@ -203,7 +207,7 @@ async fn a_broken_prometheus_never_looks_idle() {
         assert_eq!(bench.turn().await.signal(), Some(3));
         bench.fake.set_reply(answers);
         assert_eq!(bench.turn().await.signal(), Some(3), "the last values are kept");
-        bench.state.sampling.samples = Samples::default();
+        bench.state.sampler.samples = Samples::default();
         let v = bench.turn().await;
         assert_eq!(v.signal(), Some(3), "then the target is kept");
         assert_eq!(v.decision.as_ref().unwrap().safety_net, Some(FallbackSource::PreviousDesired));

@@ -109,7 +109,7 @@ impl Bench {
 
     /// Ages all evidence by the retention period.
     fn pass_retention(&mut self) {
-        self.state.deciding.memory.evidence.age(RETENTION);
+        self.state.decider.memory.evidence.age(RETENTION);
     }
 
     /// Runs a round of queries and a cycle. Returns the target and the steps.
@@ -147,28 +147,28 @@ async fn a_step_to_zero_needs_a_second_check_of_newer_samples() {
         bench.show_activity(older);
         assert_eq!(bench.round().await, (Some(0), vec![]), "scraped before the signal");
     }
-    assert!(bench.engine.needs_recheck(&bench.state));
+    assert!(bench.state.stepper.needs_recheck(bench.engine.inputs().config));
     bench.show_activity(IDLE);
     assert_eq!(bench.round().await, (Some(0), vec![(2, 0)]));
     assert!(bench.cycle().is_empty(), "a second check does not last");
     bench.cluster.deployment("a", 0, 0).without_pod("a-0").without_pod("a-1");
-    assert!(bench.cycle().is_empty() && !bench.state.steps.has_steps_to_zero(), "it is at zero");
+    assert!(bench.cycle().is_empty() && !bench.state.stepper.has_steps_to_zero(), "it is at zero");
     assert_eq!(reasons(&bench.variant()), ["Ready", "ScaleFromZero", "ScaleFromZeroMode"]);
 }
 
 #[tokio::test]
 async fn a_recheck_runs_few_queries_and_observes_nothing() {
     let mut bench = Bench::at_signal_zero().await;
-    let (before, observed) = (bench.fake.queries(), bench.state.deciding.control_loop.sampled_at());
-    let round = bench.engine.fetch_activity(&mut bench.state).await;
-    bench.engine.apply_round(&mut bench.state, round);
+    let (before, observed) = (bench.fake.queries(), bench.state.decider.control_loop.sampled_at());
+    let round = bench.state.sampler.activity_round(bench.engine.inputs(), &bench.state.stepper).await;
+    bench.state.sampler.add_round(bench.engine.inputs(), round);
     assert!(bench.cycle().is_empty(), "completed requests were counted before the signal");
     bench.count().await;
     assert_eq!(bench.cycle(), [(2, 0)]);
     let asked = bench.fake.expressions().split_off(before);
     assert_eq!(asked.len(), Query::ACTIVITY.len() + 1, "{asked:?}");
     assert!(asked.iter().all(|e| e.contains("namespace=\"ns\"")), "{asked:?}");
-    assert_eq!(bench.state.deciding.control_loop.sampled_at(), observed, "only whole rounds are observed");
+    assert_eq!(bench.state.decider.control_loop.sampled_at(), observed, "only whole rounds are observed");
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ async fn activity_or_a_missing_count_cancels_the_step() {
         bench.show_activity(activity);
         bench.turn().await;
         bench.check_stays("a request, or a missing count");
-        assert!(!bench.state.steps.has_steps_to_zero(), "the signal starts again");
+        assert!(!bench.state.stepper.has_steps_to_zero(), "the signal starts again");
     }
     let mut bench = Bench::at_signal_zero().await;
     let created = jiff::Timestamp::now().to_string();
@@ -310,7 +310,7 @@ async fn activity_between_two_cycles_is_remembered() {
     bench.after_retention().await;
     bench.show_activity(ModelActivity { running: "1", ..IDLE });
     bench.fetch().await;
-    let busy = bench.state.sampling.samples.last_round().unwrap();
+    let busy = bench.state.sampler.samples.last_round().unwrap();
     bench.engine.scale_up_early(&mut bench.state);
     bench.show_activity(IDLE);
     bench.turn().await;

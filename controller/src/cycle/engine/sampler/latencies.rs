@@ -10,12 +10,14 @@ use futures::{FutureExt, StreamExt};
 use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::Config;
 
+use super::Sampler;
 use super::series::model_filter;
-use super::{Engine, TIMER_TOLERANCE};
 use crate::collect::scope::Scope;
 use crate::collect::signals::Query;
 use crate::collect::{self, Answers};
 use crate::cycle::attainment::{AttainmentTracker, Objectives};
+use crate::cycle::engine::TIMER_TOLERANCE;
+use crate::cycle::engine::inputs::Inputs;
 use crate::observe::variants::ManagedVariant;
 use wva_scaling::ModelKey;
 
@@ -27,14 +29,14 @@ const INTERVAL: Duration = Duration::from_mins(1);
 const BUCKETS: usize = 50;
 
 /// Answers of one round.
-pub(super) struct LatencyRound {
+pub(in crate::cycle::engine) struct LatencyRound {
     began: Instant,
     answers: Answers,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct LatencyState {
-    pub(super) tracker: AttainmentTracker,
+pub(in crate::cycle::engine) struct LatencyState {
+    pub(in crate::cycle::engine) tracker: AttainmentTracker,
     /// Start of the last round; `None`: a round is due at once.
     queried: Option<Instant>,
     is_failing: bool,
@@ -53,7 +55,7 @@ impl LatencyState {
     }
 
     /// Adds a round, and logs a change between failure and success.
-    pub(super) fn add(&mut self, LatencyRound { began, answers }: LatencyRound) {
+    pub(in crate::cycle::engine) fn add(&mut self, LatencyRound { began, answers }: LatencyRound) {
         let error = answers.iter().find_map(|answer| answer.rows.as_ref().err()).map(ToString::to_string);
         for answer in answers {
             self.tracker.add(began, answer);
@@ -70,20 +72,25 @@ impl LatencyState {
     }
 }
 
-impl Engine {
+impl Sampler {
     /// Starts the queries for latencies that are due, if any model has an objective.
-    pub(super) fn due_latencies(&self, latencies: &mut LatencyState) -> Option<BoxFuture<'_, LatencyRound>> {
+    pub(in crate::cycle::engine) fn due_latencies<'e>(
+        &mut self,
+        inputs: Inputs<'e>,
+    ) -> Option<BoxFuture<'e, LatencyRound>> {
+        let Inputs { sources, metrics, config } = inputs;
+        let latencies = &mut self.latencies;
         if !latencies.is_due() {
             return None;
         }
         let mut requests = Vec::new();
-        let managed = self.managed();
+        let managed = inputs.managed();
         for query in Query::LATENCY {
             let names: BTreeSet<&str> = latencies.tracker.namespaces(query).collect();
             if names.is_empty() {
                 continue;
             }
-            let mut pods = self.expected_pods(&managed);
+            let mut pods = inputs.expected_pods(&managed);
             pods.retain(|namespace, _| names.contains(namespace.as_str()));
             requests.extend(Scope::for_pods(&pods, BUCKETS).into_iter().map(|scope| (query, scope)));
         }
@@ -92,9 +99,8 @@ impl Engine {
         }
         let began = Instant::now();
         latencies.queried = Some(began);
-        let within = self.config().longest_round();
-        let reads = (Arc::new(model_filter(&managed)), &self.metrics.telemetry);
-        let answers = collect::stream_answers(&self.sources.prometheus, requests, reads, within);
+        let reads = (Arc::new(model_filter(&managed)), &metrics.telemetry);
+        let answers = collect::stream_answers(&sources.prometheus, requests, reads, config.longest_round());
         Some(answers.collect().map(move |answers| LatencyRound { began, answers }).boxed())
     }
 }

@@ -22,7 +22,11 @@ struct Group {
 }
 
 /// One line per kind: when it begins, once an hour, and when it ends.
-pub(super) fn log_warnings(warned: &mut RepeatCounters<String>, warnings: &[Warning], now: Instant) {
+pub(in crate::cycle::engine) fn log_warnings(
+    warned: &mut RepeatCounters<String>,
+    warnings: &[Warning],
+    now: Instant,
+) {
     for Group { kind, texts, count } in groups(warned, warnings, now) {
         let Some((first, others)) = texts.split_first() else { continue };
         let others =

@@ -12,24 +12,25 @@ use wva_crds::entries::{PositiveDuration, ScaleToZeroEntry};
 use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::Config;
 
-use super::Engine;
+use super::Sampler;
 use super::series::model_filter;
-use super::state::{SamplingState, State};
 use crate::collect::scope::Scope;
 use crate::collect::signals::{Query, Retention};
 use crate::collect::{self, Answer};
+use crate::cycle::engine::inputs::Inputs;
+use crate::cycle::engine::stepper::Stepper;
 use crate::observe::variants::ManagedVariant;
 use crate::observe::workloads;
 
 /// How long a cycle waits for counts.
-pub(super) const COUNT_WAIT: Duration = Duration::from_secs(1);
+pub(in crate::cycle::engine) const COUNT_WAIT: Duration = Duration::from_secs(1);
 /// Windows per namespace. With more retention periods, windows are rounded up.
 const MAX_EXACT_WINDOWS: usize = 4;
 
 pub(super) type Windows = BTreeMap<Retention, BTreeSet<String>>;
 
 /// An answer with the time of its query.
-pub(super) type WindowAnswer = (Instant, Answer);
+pub(in crate::cycle::engine) type WindowAnswer = (Instant, Answer);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum DueCounts {
@@ -38,7 +39,7 @@ pub(super) enum DueCounts {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct CompletedCounts {
+pub(in crate::cycle::engine) struct CompletedCounts {
     windows: Windows,
     due: Option<DueCounts>,
     /// First failure of the current counts.
@@ -52,7 +53,7 @@ pub(super) struct CompletedCounts {
 }
 
 impl CompletedCounts {
-    pub(super) fn is_due(&self) -> bool {
+    pub(in crate::cycle::engine) fn is_due(&self) -> bool {
         self.due.is_some() && !self.windows.is_empty()
     }
 
@@ -155,35 +156,31 @@ fn reduce_windows(periods: &BTreeSet<Retention>) -> BTreeSet<Retention> {
     periods.iter().map(|period| longest.map_or(*period, |longest| period.rounded_up().min(longest))).collect()
 }
 
-impl Engine {
-    pub(super) fn update_windows(
-        &self,
-        sampling: &mut SamplingState,
-        config: &Config,
-        managed: &[ManagedVariant],
-    ) {
+impl Sampler {
+    pub(super) fn update_windows(&mut self, config: &Config, managed: &[ManagedVariant], inputs: Inputs<'_>) {
         let exists = |m: &ManagedVariant| {
-            m.spec().is_ok_and(|d| workloads::find_workload(&self.sources.watches, &d.workload).is_some())
+            m.spec().is_ok_and(|d| workloads::find_workload(&inputs.sources.watches, &d.workload).is_some())
         };
-        sampling.counts.set_windows(required_windows(config, managed, exists));
-        sampling.samples.remove_windows(|window| sampling.counts.windows().contains_key(&window));
+        self.counts.set_windows(required_windows(config, managed, exists));
+        self.samples.remove_windows(|window| self.counts.windows().contains_key(&window));
     }
 
     /// Returns each answer as it arrives.
-    pub(super) fn query_counts<'a>(&'a self, state: &mut State) -> BoxStream<'a, WindowAnswer> {
+    pub(in crate::cycle::engine) fn query_counts<'e>(
+        &mut self,
+        inputs: Inputs<'e>,
+        stepper: &Stepper,
+    ) -> BoxStream<'e, WindowAnswer> {
+        let Inputs { sources, metrics, config } = inputs;
         let began = Instant::now();
-        let within = self.config().longest_round();
-        let queries = state.sampling.counts.take_queries(state.steps.namespaces());
-        let reads = (Arc::new(model_filter(&self.managed())), &self.metrics.telemetry);
-        collect::stream_answers(&self.sources.prometheus, queries, reads, within)
+        let queries = self.counts.take_queries(stepper.namespaces_to_zero());
+        let reads = (Arc::new(model_filter(&inputs.managed())), &metrics.telemetry);
+        collect::stream_answers(&sources.prometheus, queries, reads, config.longest_round())
             .map(move |answer| (began, answer))
             .boxed()
     }
-}
 
-impl SamplingState {
-    pub(super) fn add_count(&mut self, (began, answer): WindowAnswer) {
-        self.has_new_samples = true;
+    pub(in crate::cycle::engine) fn add_count(&mut self, (began, answer): WindowAnswer) {
         if let Err(error) = &answer.rows {
             self.counts.error.get_or_insert_with(|| error.to_string());
             self.counts.failed.get_or_insert_with(|| (answer.query, answer.scope.clone()));
@@ -193,7 +190,7 @@ impl SamplingState {
     }
 
     /// Logs a change between failure and success.
-    pub(super) fn end_counts(&mut self) {
+    pub(in crate::cycle::engine) fn end_counts(&mut self) {
         let error = self.counts.error.take();
         let was_failing = std::mem::replace(&mut self.counts.is_failing, error.is_some());
         match error {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use wva_crds::{LearnedCurves, LearnedReserve};
 use wva_scaling::resolve::Entries;
-use wva_scaling::snapshot::{AnalyzerName, Config, ReserveEstimate, SpeedEstimate, ThroughputMemory};
+use wva_scaling::snapshot::{ReserveEstimate, SpeedEstimate, ThroughputMemory};
 use wva_scaling::units::Amount;
 use wva_scaling::{Snapshot, VariantKey};
 
@@ -79,34 +79,9 @@ fn has_moved(old: &LearnedCurves, new: &LearnedCurves) -> bool {
     [(old.a, new.a), (old.b, new.b), (old.c, new.c)].into_iter().chain(reserves).any(is_far)
 }
 
-/// Whether the throughput analyzer decides on any model, or is its shadow analyzer.
-pub(super) fn uses_throughput(config: &Config) -> bool {
-    let is_throughput = |name: Option<AnalyzerName>| name == Some(AnalyzerName::Throughput);
-    config
-        .saturation
-        .values()
-        .any(|entry| is_throughput(entry.analyzer_name) || is_throughput(entry.shadow_analyzer))
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn the_throughput_analyzer_may_decide_or_be_a_shadow() {
-        let is_used = |entry: serde_json::Value| {
-            let entry = serde_json::from_value(entry).unwrap();
-            uses_throughput(&Config {
-                saturation: [("default".to_owned(), entry)].into(),
-                ..Config::default()
-            })
-        };
-        assert!(is_used(json!({"analyzerName": "throughput"})));
-        assert!(is_used(json!({"analyzerName": "", "shadowAnalyzer": "throughput"})));
-        assert!(!is_used(json!({"analyzerName": "", "shadowAnalyzer": "saturation"})));
-    }
 
     #[test]
     fn curves_change_only_with_a_large_move_and_not_often() {

@@ -6,45 +6,46 @@ use std::sync::Arc;
 use wva_crds::names::UNRESOLVED_ACCELERATOR;
 use wva_objects::WorkloadKey;
 use wva_runtime::Availability;
-use wva_scaling::{Decision, Outcome, VariantKey, VariantState};
+use wva_scaling::{Decision, Outcome, VariantState};
 
-use super::Engine;
 use super::logs::{count_scaling, log_decision};
-use super::state::{Pass, State};
+use super::{Decider, Pass, Variants};
 use crate::cycle::assemble::Assembled;
 use crate::cycle::conditions::{ConditionSource, DecisionEffect, SiblingIndex, Siblings, conditions};
-use crate::model::published::PublishedVariant;
+use crate::cycle::engine::inputs::Inputs;
+use crate::cycle::engine::sampler::Sampler;
+use crate::model::published::{Published, PublishedVariant};
 use crate::model::reported::ReportedState;
 use crate::observe::variants::ManagedVariant;
 use crate::observe::workloads;
 
-impl Engine {
-    /// Updates memory, logs and counters, and returns the publications.
+impl Decider {
+    /// Updates memory, logs and counters, and returns the publications of `managed`. `before`: what is published.
     pub(super) fn update_variants<'a>(
-        &self,
-        state: &mut State,
+        &mut self,
+        inputs: Inputs<'_>,
+        sampler: &Sampler,
         managed: impl IntoIterator<Item = &'a ManagedVariant>,
-        pass: &Pass,
-        mut outcome: Outcome,
-    ) -> BTreeMap<VariantKey, Arc<PublishedVariant>> {
+        (pass, mut outcome): (&Pass, Outcome),
+        before: Option<&Published>,
+    ) -> Variants {
         // Sorted by key, so each decision can be moved to its variant.
         outcome.decisions.sort_by(|a, b| (&a.namespace, &a.variant).cmp(&(&b.namespace, &b.variant)));
         let siblings = SiblingIndex::new(&pass.assembled.snapshot, &outcome.decisions);
         let mut decisions = outcome.decisions.into_iter().peekable();
-        let before = self.published.borrow().clone();
         let mut all = BTreeMap::new();
         for m in managed {
             let decision =
                 decisions.next_if(|d| (&d.namespace, &d.variant) == (&m.key.namespace, &m.key.name));
             let next = outcome.next.variants.get(&m.key);
             let siblings = siblings.of(&m.key);
-            let mut variant = self.build_variant(state, m, pass, decision, siblings, next);
-            let old = before.as_ref().and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);
+            let mut variant = self.build_variant((inputs, sampler), m, pass, (decision, next), siblings);
+            let old = before.and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);
             let last_target = old.map_or(variant.inherited.target, |old| old.last_target);
             variant.last_target = variant.target().or(last_target);
-            count_scaling(&mut state.reporting.scalings, &m.key, old.map(AsRef::as_ref), &variant);
+            count_scaling(&mut self.reported.scalings, &m.key, old.map(AsRef::as_ref), &variant);
             let is_held = variant.decision.as_ref().is_some_and(|d| d.safety_net.is_some());
-            let safety_net = state.reporting.safety_nets.record(&m.key, is_held, pass.at.now);
+            let safety_net = self.reported.safety_nets.record(&m.key, is_held, pass.at.now);
             log_decision(&m.key, &variant, last_target, safety_net);
             let same = old.filter(|old| ***old == variant).cloned();
             all.insert(m.key.clone(), same.unwrap_or_else(|| Arc::new(variant)));
@@ -53,15 +54,15 @@ impl Engine {
     }
 
     fn build_variant(
-        &self,
-        state: &mut State,
+        &mut self,
+        (inputs, sampler): (Inputs<'_>, &Sampler),
         m: &ManagedVariant,
         Pass { at, assembled, .. }: &Pass,
-        mut decision: Option<Decision>,
+        (mut decision, next): (Option<Decision>, Option<&VariantState>),
         siblings: Siblings,
-        next: Option<&VariantState>,
     ) -> PublishedVariant {
-        let remembered = state.deciding.memory.entry(m, at.now, at.wall);
+        let Inputs { sources, .. } = inputs;
+        let remembered = self.memory.entry(m, at.now, at.wall);
         if let Some(d) = &mut decision {
             d.not_carried_out = remembered.track_not_carried_out(d.not_carried_out, d.target(), d.current);
         }
@@ -70,15 +71,15 @@ impl Engine {
             remembered.decided.record(d, *next, assembled.snapshot.config.decision_hold.get(), at.now);
         }
         let existed = remembered.target_seen;
-        let signal = self.signal_condition(state, m, decision.as_ref(), assembled, *at);
-        let remembered = state.deciding.memory.entry(m, at.now, at.wall);
+        let signal = self.signal_condition(inputs, m, decision.as_ref(), assembled, *at);
+        let remembered = self.memory.entry(m, at.now, at.wall);
         let effect = remembered.need.effect(decision.as_ref(), signal, siblings, at.now);
         let availability =
-            m.spec().ok().and_then(|d| workloads::kind_availability(&self.sources.watches, &d.workload.kind));
-        let query_error = state.sampling.samples.load_error(&m.key.namespace);
+            m.spec().ok().and_then(|d| workloads::kind_availability(&sources.watches, &d.workload.kind));
+        let query_error = sampler.samples.load_error(&m.key.namespace);
         let failed_at = |since| {
             let model = decision.as_ref()?.model_key();
-            self.sources.pickers.queues().borrow().failed_at(&model).filter(|at| *at > since)
+            sources.pickers.queues().borrow().failed_at(&model).filter(|at| *at > since)
         };
         let failed_during_wake = remembered.track_failed_wake(failed_at);
         let cold_start = remembered.cold_start.shown();
@@ -86,21 +87,21 @@ impl Engine {
         let inputs =
             ConditionInputs { query_error, had_target, existed, availability, inherited, effect: &effect };
         let mut variant = publish_variant(m, decision, assembled, &inputs);
-        variant.learned = state.deciding.curves.get(&m.key);
+        variant.learned = self.curves.get(&m.key);
         (variant.cold_start, variant.failed_during_wake) = (cold_start, failed_during_wake);
         if let Some(decision) = &variant.decision {
             if decision.model_at_zero {
-                let queues = self.sources.pickers.queues().borrow().clone();
+                let queues = sources.pickers.queues().borrow().clone();
                 let counts = queues.refused_counts(&decision.model_key());
                 // A new leader publishes before it has read the pickers.
                 variant.refused = counts.unwrap_or(&m.status.refused).to_vec();
             }
             variant.conditions.note_wake_obstacle(decision);
-            if let Some(why) = state.sampling.samples.incomplete_answer(&m.key.namespace) {
+            if let Some(why) = sampler.samples.incomplete_answer(&m.key.namespace) {
                 variant.conditions.note_incomplete_answers(why);
             }
         }
-        state.deciding.settings.flag_unusable(variant)
+        self.settings.flag_unusable(variant)
     }
 }
 
