@@ -23,6 +23,15 @@ impl Growth<'_> {
     /// Revokes scale-downs that are not carried out yet, until the replicas that stay again supply what is `missing`.
     /// Returns their capacity.
     pub(super) fn revoke_scale_downs(&self, missing: f64, drafts: &mut [Draft]) -> f64 {
+        self.revoke(missing, |variant| Reason::Superseded { desired: variant.base.replicas }, drafts)
+    }
+
+    /// Suspends all scale-downs that are not carried out yet, for lack of signals. Returns the capacity that stays.
+    pub(super) fn suspend_scale_downs(&self, cause: &Reason, drafts: &mut [Draft]) -> f64 {
+        self.revoke(f64::INFINITY, |_| cause.clone(), drafts)
+    }
+
+    fn revoke(&self, missing: f64, reason: impl Fn(&VariantView) -> Reason, drafts: &mut [Draft]) -> f64 {
         let mut returned = 0.0;
         for &i in &self.order {
             let (variant, capacity) = (&self.model.variants[i], self.per_replica[i]);
@@ -33,8 +42,7 @@ impl Growth<'_> {
                 continue;
             }
             let replicas = replicas_for(lacking, capacity).clamp(1, revocable);
-            let reason = Reason::Superseded { desired: variant.base.replicas };
-            drafts[i].push(self.stage, base.saturating_add(replicas), reason);
+            drafts[i].push(self.stage, base.saturating_add(replicas), reason(variant));
             returned += f64::from(replicas) * capacity;
         }
         returned

@@ -47,15 +47,18 @@ pub(super) fn note_obstruction(variant: &VariantView, stage: Stage, draft: &mut 
 }
 
 pub(super) fn shrink_obstacle(model: &ModelView, variant: &VariantView, step: u32) -> Option<Reason> {
-    match model.metrics_gap() {
-        Some(MetricsGap::MissingPods { ready, reporting }) => Some(Reason::ScrapeGap { ready, reporting }),
-        Some(MetricsGap::Stale { stale }) => Some(Reason::MetricsStale { stale }),
-        Some(MetricsGap::Unknown { replicas }) => Some(Reason::SignalUnknown { replicas }),
-        Some(MetricsGap::Stalled { pods }) => Some(Reason::NoProgress { pods }),
-        None if acted_step_down(variant, step) == 0 => {
-            let tolerance = variant.variant.hpa_tolerance.map_or(0.0, |t| t.down.get());
-            Some(Reason::WithinTolerance { step, tolerance })
-        }
-        None => None,
-    }
+    signal_obstacle(model).or_else(|| {
+        let tolerance = variant.variant.hpa_tolerance.map_or(0.0, |t| t.down.get());
+        (acted_step_down(variant, step) == 0).then_some(Reason::WithinTolerance { step, tolerance })
+    })
+}
+
+/// What the signals lack for any scale-down of the model.
+pub(super) fn signal_obstacle(model: &ModelView) -> Option<Reason> {
+    Some(match model.metrics_gap()? {
+        MetricsGap::MissingPods { ready, reporting } => Reason::ScrapeGap { ready, reporting },
+        MetricsGap::Stale { stale } => Reason::MetricsStale { stale },
+        MetricsGap::Unknown { replicas } => Reason::SignalUnknown { replicas },
+        MetricsGap::Stalled { pods } => Reason::NoProgress { pods },
+    })
 }

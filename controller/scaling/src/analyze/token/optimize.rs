@@ -4,7 +4,7 @@
 use super::TokenVerdict;
 use crate::Stage;
 use crate::analyze::growth::Growth;
-use crate::analyze::step_limits::{acted_step_down, removable_replicas, shrink_obstacle};
+use crate::analyze::step_limits::{acted_step_down, removable_replicas, shrink_obstacle, signal_obstacle};
 use crate::draft::Draft;
 use crate::limit::Ledger;
 use crate::reason::Reason;
@@ -26,7 +26,11 @@ pub(super) fn propose(
     }
     let order = by_cost_of_capacity(verdict, model);
     let growth = Growth { model, stage: Stage::Optimize, order, per_replica: &verdict.per_replica };
-    let returned = growth.revoke_scale_downs(verdict.lacking_for_scale_down(model), &mut drafts);
+    // Replicas that are still there are needed for all that is known.
+    let returned = match signal_obstacle(model) {
+        Some(cause) => growth.suspend_scale_downs(&cause, &mut drafts),
+        None => growth.revoke_scale_downs(verdict.lacking_for_scale_down(model), &mut drafts),
+    };
     let missing = verdict.required(model) - returned;
     if below(0.0, missing) {
         let reason = |i| Reason::DemandAboveSupply { tokens: Box::new(verdict.figures(model, i)) };

@@ -48,6 +48,9 @@ it fits on the target | a: 4 desired=2 before=4 kv=.2 | a 4->2 NoChange demand=1
 it does not fit, so replicas stay | a: 4 desired=2 before=4 kv=.4 | a 4->3 Superseded desired=2
 all stay, and more are added | a: 4 desired=2 before=4 kv=.9 queue=4 | a 4->7 Superseded DemandAboveSupply
 no more than there were before | a: 4 desired=2 before=3 kv=.45 | a 4->3 Superseded
+a gap in the signals suspends it | a: 4 desired=2 before=4 kv=.2 age=0s,0s,0s,121s | a 4->4 MetricsStale stale=1
+a gap in another variant, too | a: 4 cost=40 desired=2 before=4 kv=.2; b: 2 cost=80 kv=.1 age=0s,121s | a 4->4 MetricsStale; b 2->2 MetricsStale
+one that is carried out stays | a: 2 desired=2 before=4 kv=.2 age=0s,121s | a 2->2 MetricsStale
 the cheapest token stays | a: 4 cost=20 desired=2 before=4 kv=.4; b: 4 cost=10 desired=2 before=4 kv=.4 | a 4->2 NoChange; b 4->4 Superseded
 # Down.
 supply just at the boundary | a: 2 kv=.28 | a 2->1 SupplyAboveDemand demand=8960 spare=12800
