@@ -20,7 +20,7 @@ use wva_runtime::auth::{Action, AuthError, DelegatedAuth, Peer, RETRY_AFTER};
 use wva_runtime::server::{self, Connection, Limits};
 
 pub(crate) use debug::debug_router;
-pub(crate) use metrics::{Series, metrics_router};
+pub(crate) use metrics::{VariantPage, metrics_router};
 
 /// Serves HTTPS if `tls` is set.
 pub(crate) async fn serve(

@@ -31,7 +31,7 @@ use wva_runtime::watch::WatchScope;
 use wva_runtime::{Cache, Signals, SyncStatus, Tasks};
 use wva_webhook::Index;
 
-use crate::endpoints::{Check, Series};
+use crate::endpoints::{Check, VariantPage};
 use crate::facts::ControllerFacts;
 use crate::settings::{Controller, EffectiveSettings, LiveSettings, Settings};
 use crate::telemetry::{self, LogLevel};
@@ -67,7 +67,7 @@ struct LeaderState {
 struct Metrics {
     registry: Registry,
     /// Series of variants, which only the leader exports.
-    series: Option<Series>,
+    series: Option<VariantPage>,
 }
 
 struct Caches {

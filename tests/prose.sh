@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks the words of tracked text, the names of types, the length of test names, and the length of sentences in docs.
+# Checks the words of tracked text, the names of types, the length of test names, the first words of doc comments, and the length
+# of sentences in docs.
 #
 #   tests/prose.sh [PATH...]           what is found, as file:line
 #   tests/prose.sh --count [PATH...]   how much is found in each top folder
@@ -37,6 +38,14 @@ tests() {
     marked && match($0, /fn [a-z0-9_]+/) { if (RLENGTH - 3 > 60) print FILENAME ":" FNR ":test name over 60 characters: " $0; marked = 0 }'
 }
 
+# A doc comment begins with its subject, not in the middle of a thought.
+comments() {
+  files '\.rs$' | xargs -r awk '
+    FNR == 1 { within = 0 }
+    !within && /^ *\/\/\/ (Then|And|Or|But|So|Else|Otherwise|Also|Even)[ ,]/ { print FILENAME ":" FNR ":doc comment without a subject: " $0 }
+    { within = /^ *\/\/\// }'
+}
+
 # A sentence in docs has at most 30 words. Code, tables and links targets do not count.
 sentences() {
   files '\.md$' | xargs -r awk '
@@ -67,7 +76,7 @@ under() {
   if [ "${paths[*]}" = . ]; then cat; else grep -E "^($(IFS='|'; echo "${paths[*]}"))" || true; fi
 }
 
-found=$({ words; names; tests; sentences; } | under | excepted | sort -t: -k1,1 -k2,2n)
+found=$({ words; names; tests; comments; sentences; } | under | excepted | sort -t: -k1,1 -k2,2n)
 [ -n "$found" ] || exit 0
 if [ -n "$count" ]; then
   cut -d: -f1,3 <<< "$found" | sed -E 's|^([^/:]*)/?([^/:]*)[^:]*:([a-z]+).*|\1/\2 \3|' | sort | uniq -c

@@ -175,7 +175,7 @@ impl ScaleApi {
                 return Ok(Outcome::Superseded);
             }
             if let Some(permit) = &step.permit
-                && self.is_busy((step, permit), &scale, servers).await
+                && self.is_busy(step, permit, &scale, servers).await
             {
                 return Ok(Outcome::Busy);
             }
@@ -195,7 +195,8 @@ impl ScaleApi {
     /// True also if a server answers too slowly.
     async fn is_busy(
         &self,
-        (step, permit): (&Step, &Permit),
+        step: &Step,
+        permit: &Permit,
         scale: &ScaleState,
         servers: &ModelServers,
     ) -> bool {

@@ -34,6 +34,7 @@ pub use publish::events::{self, EventReporter};
 pub use publish::external_metrics;
 pub use publish::gauges::{OptionalSeries, VariantSeries};
 pub use publish::leader_events::LeaderEvents;
+pub use publish::packed_text::PackedText;
 pub use publish::service_monitor::ServiceMonitorReporter;
 pub use publish::status::StatusWriter;
 

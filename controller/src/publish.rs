@@ -4,5 +4,6 @@ pub mod events;
 pub mod external_metrics;
 pub(crate) mod gauges;
 pub(crate) mod leader_events;
+pub(crate) mod packed_text;
 pub(crate) mod service_monitor;
 pub(crate) mod status;

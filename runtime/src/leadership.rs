@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 pub use client::NotLeading;
 pub use election::{Election, elect};
 
-/// Then the work of an ended term is dropped. Its writes are refused meanwhile.
+/// Longest time for the work of an ended term. After it, the work is dropped. Its writes are refused meanwhile.
 const TERM_END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Leadership of this replica. Clones share it.

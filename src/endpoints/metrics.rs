@@ -1,44 +1,46 @@
 //! `/metrics`, compressed for clients that accept it: Prometheus does. The text of 2,000 variants takes 16 times as much.
 
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use flate2::Compression;
-use flate2::write::GzEncoder;
-use prometheus::proto::MetricFamily;
+use futures::stream;
 use prometheus::{Encoder, Registry, TextEncoder};
+use wva_controller::PackedText;
 
-/// Bytes of text that are compressed at once.
-const BUFFER: usize = 32 * 1024;
-
-/// Calls the argument for each metric family.
-pub(crate) type Series = Arc<dyn Fn(&mut dyn FnMut(MetricFamily)) + Send + Sync>;
+/// Text of the series of variants; `None` if this replica publishes none.
+pub(crate) type VariantPage = Arc<dyn Fn() -> io::Result<Option<PackedText>> + Send + Sync>;
 
 /// Registered metrics, then the series of variants.
-pub(crate) fn metrics_router(registry: Registry, series: Option<Series>) -> Router {
-    let answer = move |headers: HeaderMap| std::future::ready(scrape(&registry, series.as_ref(), &headers));
+pub(crate) fn metrics_router(registry: Registry, variants: Option<VariantPage>) -> Router {
+    let answer = move |headers: HeaderMap| {
+        let page = scrape(&registry, variants.as_ref());
+        std::future::ready(page.map_or_else(refuse, |parts| respond(parts, accepts_gzip(&headers))))
+    };
     Router::new().route("/metrics", get(answer))
 }
 
-fn scrape(registry: &Registry, series: Option<&Series>, headers: &HeaderMap) -> Response {
-    let is_packed = accepts_gzip(headers);
+fn scrape(registry: &Registry, variants: Option<&VariantPage>) -> io::Result<Vec<PackedText>> {
+    let registered = PackedText::new(|to| {
+        let mut to = to;
+        TextEncoder::new().encode(&registry.gather(), &mut to).map_err(io::Error::other)
+    })?;
+    let of_variants = variants.map(|page| page()).transpose()?.flatten();
+    Ok([registered].into_iter().chain(of_variants).collect())
+}
+
+fn respond(parts: Vec<PackedText>, is_packed: bool) -> Response {
     let body = if is_packed {
-        // The encoder of the text writes single words.
-        let mut packed = BufWriter::with_capacity(BUFFER, GzEncoder::new(Vec::new(), Compression::fast()));
-        let written = write_all(registry, series, &mut packed);
-        written.and_then(|()| packed.into_inner().map_err(io::IntoInnerError::into_error)?.finish())
+        Body::from(PackedText::gzip(&parts))
     } else {
-        let mut text = Vec::new();
-        write_all(registry, series, &mut text).map(|()| text)
+        // A piece at a time: the whole text takes megabytes.
+        Body::from_stream(stream::iter(parts.into_iter().flat_map(PackedText::pieces)))
     };
-    let mut response = match body {
-        Ok(body) => ([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], body).into_response(),
-        Err(error) => return (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    };
+    let mut response = ([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], body).into_response();
     let headers = response.headers_mut();
     headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
     if is_packed {
@@ -47,18 +49,9 @@ fn scrape(registry: &Registry, series: Option<&Series>, headers: &HeaderMap) -> 
     response
 }
 
-fn write_all(registry: &Registry, series: Option<&Series>, to: &mut dyn Write) -> io::Result<()> {
-    let encoder = TextEncoder::new();
-    let mut to = to;
-    let mut written = encoder.encode(&registry.gather(), &mut to);
-    if let Some(series) = series {
-        series(&mut |family| {
-            if written.is_ok() {
-                written = encoder.encode(&[family], &mut to);
-            }
-        });
-    }
-    written.map_err(io::Error::other)
+#[expect(clippy::needless_pass_by_value, reason = "the signature of `map_or_else`")]
+fn refuse(error: io::Error) -> Response {
+    (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response()
 }
 
 /// Whether `Accept-Encoding` names gzip without the weight 0.
@@ -88,10 +81,10 @@ mod tests {
         let registry = Registry::new();
         let gauge = IntGauge::new("wva_test", "Test.").unwrap();
         registry.register(Box::new(gauge.clone())).unwrap();
-        let series: Series =
-            Arc::new(move |take| prometheus::core::Collector::collect(&gauge).into_iter().for_each(take));
-        let router = metrics_router(registry, Some(series));
-        let text = "# HELP wva_test Test.\n# TYPE wva_test gauge\nwva_test 0\n".repeat(2);
+        let of_variants: VariantPage =
+            Arc::new(|| PackedText::new(|to| to.write_all(b"wva_desired_replicas 2\n")).map(Some));
+        let router = metrics_router(registry, Some(of_variants));
+        let text = "# HELP wva_test Test.\n# TYPE wva_test gauge\nwva_test 0\nwva_desired_replicas 2\n";
         for (accepted, is_packed) in [
             (None, false),
             (Some("gzip"), true),

@@ -92,11 +92,8 @@ impl Process {
         let (reader, ownership) = (reader.clone(), ownership.clone());
         let series = VariantSeries::new(reader, ownership, watches, optional, self.progress.clone());
         let leadership = self.leader_state.leadership.clone();
-        self.metrics.series = Some(Arc::new(move |take| {
-            if leadership.may_publish_series() {
-                series.for_each_family(take);
-            }
-        }));
+        self.metrics.series =
+            Some(Arc::new(move || if leadership.may_publish_series() { series.page() } else { Ok(None) }));
     }
 
     fn spawn_engine(&mut self, engine: Engine) {

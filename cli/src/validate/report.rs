@@ -32,7 +32,7 @@ pub(super) struct Finding<'a> {
     pub(super) end_column: usize,
     /// `None` for findings about a file.
     pub(super) object: Option<&'a Object>,
-    /// Otherwise a warning.
+    /// The object is refused. False: it gets a warning.
     pub(super) is_denied: bool,
     pub(super) code: &'static str,
     /// Empty for findings about a file.

@@ -55,12 +55,12 @@ async fn apply(fake: &FakeApi, step: &Step) -> Result<Outcome, ActuateError> {
 }
 
 /// A permit that counts for an hour.
-fn later() -> Option<Permit> {
+fn later() -> Permit {
     until(Instant::now().checked_add(Duration::from_hours(1)).unwrap())
 }
 
-fn until(until: Instant) -> Option<Permit> {
-    Some(Permit { until, ranks: BTreeSet::new() })
+fn until(until: Instant) -> Permit {
+    Permit { until, ranks: BTreeSet::new() }
 }
 
 pub(super) fn servers() -> ModelServers {
@@ -159,7 +159,7 @@ async fn only_scale_up_is_retried_after_a_conflict() {
 async fn an_expired_step_is_not_executed() {
     for (permit, want) in [(until(Instant::now()), Outcome::Superseded), (later(), Outcome::Done)] {
         let fake = workload(1);
-        assert_eq!(apply(&fake, &Step { permit, ..step(1, 0) }).await.unwrap(), want);
+        assert_eq!(apply(&fake, &Step { permit: Some(permit), ..step(1, 0) }).await.unwrap(), want);
     }
 }
 
@@ -189,7 +189,11 @@ async fn requests_at_a_server_cancel_a_step_to_zero() {
         let fake = workload(2);
         let text = json!(pods).to_string();
         put_pods(&fake, pods);
-        assert_eq!(apply(&fake, &Step { permit: later(), ..step(2, 0) }).await.unwrap(), want, "{text}");
+        assert_eq!(
+            apply(&fake, &Step { permit: Some(later()), ..step(2, 0) }).await.unwrap(),
+            want,
+            "{text}"
+        );
         assert_eq!(replicas(&fake), if want == Outcome::Done { 0 } else { 2 });
     }
 }
@@ -209,7 +213,11 @@ async fn every_model_server_can_cancel_a_step_to_zero() {
     ] {
         let fake = workload(1);
         put_pods(&fake, vec![server_with(pages).await]);
-        assert_eq!(apply(&fake, &Step { permit: later(), ..step(1, 0) }).await.unwrap(), want, "{pages:?}");
+        assert_eq!(
+            apply(&fake, &Step { permit: Some(later()), ..step(1, 0) }).await.unwrap(),
+            want,
+            "{pages:?}"
+        );
     }
 }
 
@@ -219,7 +227,7 @@ async fn a_step_withdrawn_during_queries_is_not_executed() {
     let pods = [server(IDLE).await];
     put_pods(&fake, pods.into());
     let asked = || fake.count(|request| request.path == PODS) > 0;
-    let outcome = actuator(&fake, 1).apply(&Step { permit: later(), ..step(1, 0) }, &|| !asked()).await;
+    let outcome = actuator(&fake, 1).apply(&Step { permit: Some(later()), ..step(1, 0) }, &|| !asked()).await;
     assert_eq!((outcome.unwrap(), replicas(&fake)), (Outcome::Superseded, 1));
 }
 
@@ -230,7 +238,7 @@ async fn a_step_that_expires_during_queries_is_not_executed() {
         let fake = workload(1);
         fake.set_rule(move |request| (request.path == PODS).then_some(Reply::Delayed(second)));
         let permit = until((tokio::time::Instant::now() + after).into_std());
-        let outcome = apply(&fake, &Step { permit, ..step(1, 0) }).await;
+        let outcome = apply(&fake, &Step { permit: Some(permit), ..step(1, 0) }).await;
         assert_eq!(outcome.unwrap(), want, "{after:?}");
         assert!(fake.count(|request| request.path == PODS) > 0);
     }
@@ -248,9 +256,7 @@ async fn every_rank_of_a_pod_is_queried() {
         let fake = workload(1);
         put_pods(&fake, vec![one]);
         assert_eq!(
-            apply(&fake, &Step { permit: later().map(|permit| Permit { ranks, ..permit }), ..step(1, 0) })
-                .await
-                .unwrap(),
+            apply(&fake, &Step { permit: Some(Permit { ranks, ..later() }), ..step(1, 0) }).await.unwrap(),
             want,
             "{second}"
         );
@@ -274,7 +280,7 @@ async fn every_serving_pod_of_a_group_is_queried() {
             }
             None
         });
-        apply(&fake, &Step { permit: later(), serving, ..step(1, 0) }).await.unwrap();
+        apply(&fake, &Step { permit: Some(later()), serving, ..step(1, 0) }).await.unwrap();
         let query = asked.lock().unwrap().replace("%2F", "/").replace("%3D", "=").replace("%2C", ",");
         assert!(query.contains(&format!("labelSelector={want}&")), "{query}");
     }
@@ -283,7 +289,7 @@ async fn every_serving_pod_of_a_group_is_queried() {
 #[tokio::test]
 async fn steps_with_evidence_query_servers_right_before_the_write() {
     let fake = workload(1);
-    apply(&fake, &Step { permit: later(), ..step(1, 0) }).await.unwrap();
+    apply(&fake, &Step { permit: Some(later()), ..step(1, 0) }).await.unwrap();
     let want = [format!("GET {SCALE}"), format!("GET {PODS}"), format!("PATCH {SCALE}")];
     assert_eq!(lines(&fake), want);
     for (from, to) in [(1, 0), (0, 1)] {

@@ -42,7 +42,7 @@ impl<T> TimedValue<T> {
     }
 }
 
-/// Then the endpoint picker of a queue no longer exists.
+/// Age at which a queue is forgotten: its endpoint picker no longer exists.
 const QUEUE_EXPIRY: Duration = Duration::from_hours(1);
 
 #[derive(Clone, Copy, Debug)]

@@ -213,7 +213,7 @@ impl Engine {
         sampler.adapt_to(&mut config, &managed, inputs);
         let before = self.published.borrow().clone();
         let (decided, all_analyzed) =
-            decider.decide_all(inputs, sampler, (config, managed, at), before.as_deref());
+            decider.decide_all(inputs, sampler, config, managed, at, before.as_deref());
         let steps = stepper.due_steps(inputs, sampler, &decided, decider.evidence());
         let published = Published {
             interval: inputs.config.interval,
@@ -260,7 +260,7 @@ impl Engine {
         let at = Moment::current();
         let _span = spans::cycle(&at.wall, "some").entered();
         let (inputs, State { sampler, decider, .. }) = (self.inputs(), state);
-        let (decided, models) = match decider.decide_early(inputs, sampler, before, (trigger, at)) {
+        let (decided, models) = match decider.decide_early(inputs, sampler, before, trigger, at) {
             EarlyResult::Nothing => return true,
             EarlyResult::NeedsCycle => return false,
             EarlyResult::Decided(decided, models) => (*decided, models),

@@ -20,7 +20,7 @@ pub(crate) struct Evidence(BTreeMap<ModelKey, ModelEvidence>);
 #[derive(Clone, Copy, Debug)]
 struct ModelEvidence {
     idleness: Idleness<Instant>,
-    /// Even if the pod is gone.
+    /// The newest creation time of a pod, even if the pod is gone.
     newest_pod_created: Option<Timestamp>,
     /// Time of the newest known count of completed requests.
     counted_at: Option<Instant>,

@@ -38,7 +38,7 @@ impl Problem {
         Self::WaitingForQuota,
     ];
 
-    /// Also its name in [`ControllerState`].
+    /// Reason of its event, and its name in [`ControllerState`].
     pub(crate) const fn reason(self) -> EventReason {
         match self {
             Self::TargetNotFound => EventReason::TargetNotFound,

@@ -48,7 +48,7 @@ pub(crate) struct ScaleDown {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DirectionKey {
     pub(crate) variant: VariantKey,
-    /// Else scale-down.
+    /// A scale-up. False: a scale-down.
     pub(crate) up: bool,
 }
 

@@ -34,7 +34,7 @@ impl Deref for ManagedVariant {
 }
 
 impl ManagedVariant {
-    /// Or why it cannot be used.
+    /// What the object declares, or why it cannot be used.
     pub(crate) fn spec(&self) -> Result<&ParsedSpec, &VariantError> {
         match &self.conflict {
             Some(conflict) => Err(conflict),

@@ -1,34 +1,57 @@
-//! Per-variant series, built at each scrape, so removed variants leave none. One family at a time: for thousands of
-//! variants they take megabytes, and a `GaugeVec` would store them twice.
+//! Per-variant series, built from the publication, so removed variants leave none. Their text is written and compressed at
+//! the first scrape after each publication, and kept for the next scrapes.
 
+mod exposition;
 mod fleet;
 mod targets;
 mod variants;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
-use prometheus::proto::{Gauge, LabelPair, Metric, MetricFamily, MetricType};
 use wva_objects::WorkloadKey;
 use wva_scaling::snapshot::{Config, Replica, Variant};
 use wva_scaling::{Snapshot, VariantKey};
 
+use self::exposition::{Exposition, Series};
 use crate::cycle::engine::CycleProgress;
 use crate::model::published::{Published, PublishedVariant, Reader};
 use crate::observe::variants::OwnershipView;
 use crate::observe::watches::{self, Watches};
+use crate::publish::packed_text::PackedText;
 
 /// Per-variant series.
 pub struct VariantSeries {
     published: Reader,
     /// A scrape may come before the cycle that notices a change of ownership.
     ownership_view: OwnershipView,
-    /// Autoscalers, workloads and nodes as of the scrape.
+    /// Autoscalers, workloads and nodes.
     watches: Watches,
     optional: OptionalSeries,
     /// An outdated publication is not exported.
     progress: CycleProgress,
+    kept: Mutex<Option<KeptPage>>,
+}
+
+/// Text of a publication. What others write, such as replicas of workloads, is as of its first scrape: a change causes the
+/// next publication.
+struct KeptPage {
+    /// Weak: it does not keep the publication of an ended term.
+    of: Weak<Published>,
+    /// The [`fingerprint`].
+    shown: u64,
+    text: PackedText,
+}
+
+/// A variant of this controller.
+struct OwnVariant<'a> {
+    key: &'a VariantKey,
+    variant: &'a Arc<PublishedVariant>,
+    /// Another controller still exports it.
+    is_withheld: bool,
 }
 
 /// Series that an installation can do without.
@@ -94,78 +117,85 @@ impl VariantSeries {
         optional: OptionalSeries,
         progress: CycleProgress,
     ) -> Self {
-        Self { published, ownership_view, watches, optional, progress }
+        Self { published, ownership_view, watches, optional, progress, kept: Mutex::default() }
     }
 
-    /// No families before the first cycle, after the last, or if cycles have stopped.
-    pub fn for_each_family(&self, take: &mut dyn FnMut(MetricFamily)) {
+    /// Text of the series. `None` before the first cycle, after the last, or if cycles have stopped.
+    ///
+    /// # Errors
+    /// If the text cannot be compressed.
+    pub fn page(&self) -> io::Result<Option<PackedText>> {
         let published = self.published.borrow().clone();
-        let Some(published) = published.filter(|_| self.progress.is_recent()) else { return };
-        self.families(&published, &mut |family| {
-            // A family without series would be printed as a bare header.
-            if !family.get_metric().is_empty() {
-                take(family);
-            }
-        });
+        // No code panics while it holds the lock.
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(published) = published.filter(|_| self.progress.is_recent()) else {
+            *kept = None;
+            return Ok(None);
+        };
+        let ours = self.ours(&published);
+        let shown = fingerprint(&ours);
+        let is_same = |page: &&KeptPage| page.of.as_ptr() == Arc::as_ptr(&published) && page.shown == shown;
+        if let Some(page) = kept.as_ref().filter(is_same) {
+            return Ok(Some(page.text.clone()));
+        }
+        let text = PackedText::new(|to| self.write(&published, &ours, to))?;
+        *kept = Some(KeptPage { of: Arc::downgrade(&published), shown, text: text.clone() });
+        Ok(Some(text))
     }
 
-    fn families(&self, published: &Published, take: &mut dyn FnMut(MetricFamily)) {
+    fn write(&self, published: &Published, ours: &[OwnVariant<'_>], to: &mut dyn Write) -> io::Result<()> {
+        let exported = self.exported(published, ours);
+        let mut to = Exposition::new(to, self.ownership_view.instance());
+        self.write_targets(published, &exported, &mut to)?;
+        self.write_variants(&exported, &mut to)?;
+        fleet::write_attainment(&exported, &mut to)?;
+        fleet::write_spare_capacity(&published.snapshot, &exported, &mut to)?;
+        self.write_gpus(&mut to)?;
+        fleet::write_states(ours.iter().map(|ours| &**ours.variant), &mut to)
+    }
+
+    fn ours<'a>(&self, published: &'a Published) -> Vec<OwnVariant<'a>> {
+        let now = Instant::now();
         let is_ours =
             |(key, v): &(&VariantKey, &Arc<PublishedVariant>)| self.ownership_view.is_managed(key, &v.uid);
-        let ours: Vec<_> = published.variants.iter().filter(is_ours).collect();
-        let exported = self.exported(published, &ours);
-        self.target_families(published, &exported, take);
-        self.variant_families(&exported, take);
-        take(self.attainment_gauges(&exported));
-        take(self.spare_gauges(&published.snapshot, &exported));
-        self.gpu_families(take);
-        take(self.state_gauges(ours.iter().map(|(_, variant)| &***variant)));
+        let one = |(key, variant)| {
+            let is_withheld = published.withheld.get(key).is_some_and(|until| now < *until);
+            OwnVariant { key, variant, is_withheld }
+        };
+        published.variants.iter().filter(is_ours).map(one).collect()
     }
 
     /// Without those withheld.
-    fn exported<'a>(
-        &self,
-        published: &'a Published,
-        ours: &[(&'a VariantKey, &'a Arc<PublishedVariant>)],
-    ) -> ExportedVariants<'a> {
-        let now = Instant::now();
+    fn exported<'a>(&self, published: &'a Published, ours: &[OwnVariant<'a>]) -> ExportedVariants<'a> {
         let inputs = inputs(&published.snapshot);
-        let is_withheld = |key| published.withheld.get(key).is_some_and(|until| now < *until);
-        let one = |(key, variant): &(&'a VariantKey, &'a Arc<PublishedVariant>)| Exported {
+        let one = |OwnVariant { key, variant, .. }: &OwnVariant<'a>| Exported {
             key,
             variant,
             input: inputs.get(&(&*key.namespace, &*key.name)).copied(),
             config: &published.snapshot.config,
             object: self.ownership_view.variant(key),
         };
-        ours.iter().filter(|(key, _)| !is_withheld(*key)).map(|entry| (entry.0, one(entry))).collect()
+        ours.iter().filter(|ours| !ours.is_withheld).map(|ours| (ours.key, one(ours))).collect()
     }
+}
 
-    /// A gauge of a variant with additional labels.
-    fn variant_gauge(&self, exported: &Exported<'_>, labels: &[(&str, &str)], value: f64) -> Metric {
-        let own: [(&str, &str); 3] = [
-            ("accelerator_type", &exported.variant.accelerator),
-            ("namespace", &exported.key.namespace),
-            ("variant_name", &exported.key.name),
-        ];
-        self.gauge_metric(&[&own, labels].concat(), value)
+/// Which variants of a publication are exported.
+fn fingerprint(ours: &[OwnVariant<'_>]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for OwnVariant { key, is_withheld, .. } in ours {
+        (std::ptr::from_ref(*key), is_withheld).hash(&mut hasher);
     }
+    hasher.finish()
+}
 
-    fn gauge_metric(&self, labels: &[(&str, &str)], value: f64) -> Metric {
-        let mut metric = self.metric(labels);
-        let mut gauge = Gauge::default();
-        gauge.set_value(value);
-        metric.set_gauge(gauge);
-        metric
-    }
-
-    /// Sorted by name as in the exposition format.
-    fn metric(&self, labels: &[(&str, &str)]) -> Metric {
-        let instance = self.ownership_view.instance().map(|instance| ("controller_instance", instance));
-        let mut labels: Vec<_> = labels.iter().copied().chain(instance).collect();
-        labels.sort_unstable();
-        Metric::from_label(labels.into_iter().map(pair).collect())
-    }
+/// A series of a variant.
+fn of_variant<'s>(exported: &'s Exported<'_>, value: f64) -> Series<'s> {
+    let labels = [
+        ("accelerator_type", exported.variant.accelerator.as_str()),
+        ("namespace", &exported.key.namespace),
+        ("variant_name", &exported.key.name),
+    ];
+    Series::new(&labels, value)
 }
 
 /// Variants of the snapshot by namespace and name.
@@ -175,22 +205,6 @@ fn inputs(snapshot: &Snapshot) -> BTreeMap<(&str, &str), &Variant> {
         inputs.extend(model.variants.iter().map(|v| ((&*model.namespace, &*v.name), v)));
     }
     inputs
-}
-
-fn pair((name, value): (&str, &str)) -> LabelPair {
-    let mut pair = LabelPair::default();
-    pair.set_name(name.to_owned());
-    pair.set_value(value.to_owned());
-    pair
-}
-
-fn family(name: &str, help: &str, kind: MetricType, metrics: impl Iterator<Item = Metric>) -> MetricFamily {
-    let mut family = MetricFamily::default();
-    family.set_name(name.to_owned());
-    family.set_help(help.to_owned());
-    family.set_field_type(kind);
-    family.set_metric(metrics.collect());
-    family
 }
 
 #[cfg(test)]

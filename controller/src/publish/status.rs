@@ -275,7 +275,7 @@ enum WriteError {
 #[derive(Default)]
 struct FailureLog {
     has_failed: bool,
-    /// And how often it occurred.
+    /// The first failure of a round, and how often it occurred.
     first: Option<(String, u64)>,
     ended: u64,
 }

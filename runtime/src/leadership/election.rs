@@ -16,7 +16,7 @@ use super::{Leadership, State};
 use crate::Clock;
 use crate::repeats::RepeatCounter;
 
-/// Then the Lease is released without the end of the term's work.
+/// Longest time for a term's work to end. After it, the Lease is released all the same.
 const HANDOVER_TIMEOUT: Duration = Duration::from_secs(3);
 const MIN_CALL_TIMEOUT: Duration = Duration::from_secs(1);
 const CONFLICT_RETRY: Duration = Duration::from_millis(50);

@@ -14,7 +14,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::files::{ClientError, Files};
 use super::{PrometheusConfig, QueryError};
 
-/// Then the last contents of the files serve this round.
+/// Longest time for the files to be read. After it, their last contents serve this round.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A query, and the time that it is about.
@@ -106,7 +106,7 @@ pub(super) struct Connection {
     current: Arc<Mutex<ClientAndToken>>,
 }
 
-/// Or why the token is missing.
+/// A client and its token, or why the token is missing.
 type ClientAndToken = Result<(Client, Option<String>), QueryError>;
 
 impl std::fmt::Debug for Connection {

@@ -21,7 +21,7 @@ pub enum Kind {
 pub enum Scope {
     /// Object, stored version and settings.
     Object,
-    /// Also other objects. Skipped until the caches are synced.
+    /// Those of `Object`, and other objects. Skipped until the caches are synced.
     Cluster,
 }
 

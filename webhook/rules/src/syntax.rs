@@ -10,7 +10,7 @@ pub(crate) fn is_subdomain(name: &str) -> bool {
     settings::is_name(name, true)
 }
 
-/// And not empty.
+/// Whether a text is the value of a label, and not empty.
 pub(crate) fn is_label_value(value: &str) -> bool {
     !value.is_empty() && settings::is_label_value(value)
 }

@@ -105,7 +105,7 @@ fn target_at_limit(variant: &VariantState<'_>, bounds: &Bounds) -> Option<Findin
     })
 }
 
-/// Also in a mode that keeps the replicas. Other checks name what is broken.
+/// A need that is not met, also in a mode that keeps the replicas. Other checks name what is broken.
 fn unmet_need(variant: &VariantState<'_>) -> Option<Finding> {
     let unmet = variant.condition(ConditionType::NeedMet).filter(|need| text(need, "/status") == "False")?;
     let remedy = match text(unmet, "/reason") {

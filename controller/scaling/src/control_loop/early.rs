@@ -91,7 +91,7 @@ fn candidates(mut models: Vec<Model>, in_force: &Snapshot, trigger: EarlyTrigger
     models
 }
 
-/// Whether its load, or what serves it, differs. A greater age alone is no change.
+/// Whether its load, or what serves it, differs. A greater age alone does not count.
 fn has_changed(before: &Model, now: &Model) -> bool {
     let replica_changed = |(before, now): (&Replica, &Replica)| {
         let load = |r: &Replica| (r.kv, r.queue, r.running, r.asleep, r.work.len());

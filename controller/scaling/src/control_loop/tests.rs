@@ -238,7 +238,7 @@ fn only_models_that_changed_are_decided() {
     assert!(matches!(before.grow(busy()), Early::Nothing), "the cycle saw this load");
     let mut older = busy();
     older.models[0].variants[0].replicas[0].age = Duration::from_secs(9).into();
-    assert!(matches!(before.grow(older), Early::Nothing), "a greater age is no change");
+    assert!(matches!(before.grow(older), Early::Nothing), "a greater age does not count");
     let mut queued = busy();
     queued.models[0].variants[0].replicas[0].queue = serde_json::from_value(json!(3)).unwrap();
     assert!(matches!(before.grow(queued), Early::Decided(_)));

@@ -39,14 +39,14 @@ pub(super) struct Decider {
     settings: Settings,
     pub(super) control_loop: Loop<Instant>,
     curves: ShownCurves,
-    pub(super) reported: Reported,
+    pub(super) reporting: ReportState,
     takeover: TakeoverTracker,
     orphans: OrphanTracker,
 }
 
 /// What logs and counters have of the decisions.
 #[derive(Default)]
-pub(super) struct Reported {
+pub(super) struct ReportState {
     scalings: BTreeMap<ScalingKey, u64>,
     pub(super) warned: RepeatCounters<String>,
     safety_nets: RepeatCounters<VariantKey>,
@@ -80,7 +80,7 @@ impl Decider {
     pub(super) fn retain_managed(&mut self, managed: &[ManagedVariant]) {
         // Sorted by key.
         let is_managed = |key: &VariantKey| managed.binary_search_by(|m| m.key.cmp(key)).is_ok();
-        self.reported.safety_nets.retain(is_managed);
+        self.reporting.safety_nets.retain(is_managed);
         self.memory.retain(is_managed);
         self.curves.retain(is_managed);
         let declared = managed
@@ -115,7 +115,9 @@ impl Decider {
         &mut self,
         inputs: Inputs<'_>,
         sampler: &Sampler,
-        (config, managed, at): (Config, Vec<ManagedVariant>, Moment),
+        config: Config,
+        managed: Vec<ManagedVariant>,
+        at: Moment,
         before: Option<&Published>,
     ) -> (Decided, bool) {
         let known = self.control_loop.begin(config, at.now);
@@ -123,11 +125,11 @@ impl Decider {
         let mut outcome = decide(&pass.assembled.snapshot);
         self.curves.update(&pass.assembled.snapshot, &outcome.next.learned, at.now);
         self.control_loop.end(&mut outcome.next, sampler.samples.last_round(), at.now);
-        self.reported.log_warnings(&outcome, pass.assembled.gaps, at.now);
+        self.reporting.log_warnings(&outcome, pass.assembled.gaps, at.now);
         let all_analyzed = outcome.decisions.iter().all(|d| d.safety_net.is_none());
-        let variants = self.update_variants(inputs, sampler, &pass.managed, (&pass, outcome), before);
+        let variants = self.update_variants(inputs, sampler, &pass.managed, &pass, outcome, before);
         log_cycle(&variants, all_analyzed);
-        self.reported.retain(&variants);
+        self.reporting.retain(&variants);
         (pass.decided(variants), all_analyzed)
     }
 
@@ -149,7 +151,7 @@ impl Decider {
         Pass { at, managed, assembled }
     }
 
-    /// What a cycle publishes besides its decisions.
+    /// What a cycle publishes in addition to its decisions.
     pub(super) fn report_cycle(
         &mut self,
         Inputs { sources, .. }: Inputs<'_>,
@@ -170,11 +172,11 @@ impl Decider {
 
     /// Changed targets by variant, direction and reason.
     pub(super) fn scalings(&self) -> BTreeMap<ScalingKey, u64> {
-        self.reported.scalings.clone()
+        self.reporting.scalings.clone()
     }
 }
 
-impl Reported {
+impl ReportState {
     fn log_warnings(&mut self, outcome: &Outcome, gaps: InventoryGaps, now: Instant) {
         log_warnings(&mut self.warned, &outcome.warnings, now);
         if let Some(why) = gaps.all.filter(|why| self.gaps.all != Some(*why)) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Then series end. After twice as many, `/healthz` fails.
+/// Missed cycles after which series end. After twice as many, `/healthz` fails.
 const MISSED_CYCLES: u32 = 5;
 /// Minimum lifetime of series. For `/healthz` three times as long.
 const MIN_SERIES_LIFETIME: Duration = Duration::from_mins(5);

@@ -139,7 +139,7 @@ impl Sampler {
         self.counts.request(DueCounts::All);
         let read = Extent::Full(managed_workloads(&managed).cloned().collect());
         let work = Query::WORK.into_iter().filter(|_| self.rounds.needs_counters);
-        start_round(inputs, (scopes, Query::ALL.into_iter().chain(work).collect()), &managed, read)
+        start_round(inputs, scopes, Query::ALL.into_iter().chain(work).collect(), &managed, read)
     }
 
     /// Starts a round of only the queries that steps to zero wait for.
@@ -151,7 +151,7 @@ impl Sampler {
         self.counts.request(DueCounts::ScalingToZero);
         let scope = Scope::new(stepper.namespaces_to_zero());
         let scopes = Scope::split(scope.names());
-        start_round(inputs, (scopes, Query::ACTIVITY.to_vec()), &inputs.managed(), Extent::Activity(scope))
+        start_round(inputs, scopes, Query::ACTIVITY.to_vec(), &inputs.managed(), Extent::Activity(scope))
     }
 
     pub(super) fn add_round(&mut self, inputs: Inputs<'_>, round: Round) {
@@ -215,7 +215,8 @@ impl Sampler {
 
 fn start_round<'e>(
     inputs: Inputs<'e>,
-    (scopes, queries): (Vec<Scope>, Vec<Query>),
+    scopes: Vec<Scope>,
+    queries: Vec<Query>,
     managed: &[ManagedVariant],
     extent: Extent,
 ) -> BoxFuture<'e, Round> {

@@ -96,7 +96,7 @@ impl Stepper {
                     }
                 }
             }
-            due.extend(due_step(inputs, (m, workload), decision, permit));
+            due.extend(due_step(inputs, m, workload, decision, permit));
         }
         self.zero_since = zero_since;
         self.restart_idle_periods(timeouts, evidence, now);
@@ -135,7 +135,7 @@ impl Stepper {
 /// Scale-up steps of a decision between two cycles.
 pub(super) fn early_steps(inputs: Inputs<'_>, decided: &Decided) -> Vec<DueStep> {
     let up = steps_here(inputs, decided).filter(|(_, _, decision)| decision.target() > decision.current);
-    up.filter_map(|(m, workload, decision)| due_step(inputs, (m, workload), decision, None)).collect()
+    up.filter_map(|(m, workload, decision)| due_step(inputs, m, workload, decision, None)).collect()
 }
 
 /// Scale-downs whose pods get a deletion cost. A step to zero leaves no choice, and only ReplicaSets read the cost.
@@ -201,7 +201,8 @@ fn is_scaled_here(
 
 fn due_step(
     Inputs { sources, .. }: Inputs<'_>,
-    (m, workload): (&ManagedVariant, &WorkloadKey),
+    m: &ManagedVariant,
+    workload: &WorkloadKey,
     decision: &Decision,
     permit: Option<Permit>,
 ) -> Option<DueStep> {

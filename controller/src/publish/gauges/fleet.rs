@@ -1,81 +1,88 @@
 //! Series of models, and of the whole fleet.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 
-use prometheus::proto::{Metric, MetricFamily, MetricType};
 use wva_scaling::Snapshot;
 use wva_scaling::resolve::{Entries, Saturation};
 use wva_scaling::snapshot::{Inventory, Model};
 
-use super::{ExportedVariants, VariantSeries, counted_replicas, family};
+use super::exposition::{Exposition, Series};
+use super::{ExportedVariants, VariantSeries, counted_replicas};
 use crate::cycle::inventory::inventory;
 use crate::model::published::PublishedVariant;
 use crate::observe::claims::GpuClaims;
 
 impl VariantSeries {
-    /// Measured shares within the objectives of each model, at most six series. A window without requests has none.
-    pub(super) fn attainment_gauges(&self, exported: &ExportedVariants<'_>) -> MetricFamily {
-        let decisions = exported.values().filter_map(|e| e.variant.decision.as_ref());
-        let models: BTreeMap<_, _> =
-            decisions.map(|d| ((&*d.namespace, &*d.model_id), d.attainment)).collect();
-        let mut metrics = Vec::new();
-        for ((namespace, model_name), attainment) in models {
-            for (objective, shares) in attainment.by_objective() {
-                metrics.extend(shares.by_window().map(|(window, share)| {
-                    let labels = [
-                        ("model_name", model_name),
-                        ("namespace", namespace),
-                        ("objective", objective),
-                        ("window", window),
-                    ];
-                    self.gauge_metric(&labels, share.get())
-                }));
-            }
-        }
-        let help = "Share of latencies within the model's objective that this leader has counted in the window: \
-                    ttft (requests) or itl (times between tokens). A new leader begins again.";
-        family("wva_slo_attainment_ratio", help, MetricType::GAUGE, metrics.into_iter())
-    }
-
-    /// A model without a replica that reports has none.
-    pub(super) fn spare_gauges(&self, snapshot: &Snapshot, exported: &ExportedVariants<'_>) -> MetricFamily {
-        let decisions = exported.values().filter_map(|e| e.variant.decision.as_ref());
-        let models: BTreeSet<_> = decisions.map(|d| (&*d.namespace, &*d.model_id)).collect();
-        let entries = Entries::new(&snapshot.config);
-        let ours = snapshot.models.iter().filter(|m| models.contains(&(&*m.namespace, &*m.model_id)));
-        let metrics = ours.filter_map(|model| {
-            let (settings, _) = entries.saturation(&model.namespace, &model.model_id);
-            let labels = [("model_name", &*model.model_id), ("namespace", &*model.namespace)];
-            Some(self.gauge_metric(&labels, spare_capacity(model, snapshot, &settings)?))
-        });
-        let help = "Unused share of the capacity of the model's replicas that report, 0 to 1: the mean distance of \
-                    KV cache and queue, the closer of the two, to their thresholds.";
-        family("wva_spare_capacity_ratio", help, MetricType::GAUGE, metrics)
-    }
-
     /// GPUs of nodes and of DRA drivers, where nodes and pods of all namespaces are watched.
-    pub(super) fn gpu_families(&self, take: &mut dyn FnMut(MetricFamily)) {
+    pub(super) fn write_gpus(&self, to: &mut Exposition<'_>) -> io::Result<()> {
         let gpus = inventory(&self.watches, &GpuClaims::new(&self.watches), []).unwrap_or_default();
         for (name, help, count) in GPUS {
-            let metrics = gpus.iter().map(|(accelerator, gpus)| {
+            let one = |(accelerator, gpus)| {
                 #[expect(clippy::cast_precision_loss, reason = "GPUs of a cluster, far below 2^52")]
                 let count = count(gpus) as f64;
-                self.gauge_metric(&[("accelerator_type", accelerator)], count)
-            });
-            take(family(name, help, MetricType::GAUGE, metrics));
+                Series::new(&[("accelerator_type", String::as_str(accelerator))], count)
+            };
+            to.gauge(name, help, gpus.iter().map(one))?;
         }
+        Ok(())
     }
+}
 
-    pub(super) fn state_gauges<'a>(&self, ours: impl Iterator<Item = &'a PublishedVariant>) -> MetricFamily {
-        let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
-        for variant in ours {
-            *counts.entry(variant.conditions.ready.reason.as_str()).or_default() += 1;
+/// Measured shares within the objectives of each model, at most six series. A window without requests has none.
+pub(super) fn write_attainment(exported: &ExportedVariants<'_>, to: &mut Exposition<'_>) -> io::Result<()> {
+    let decisions = exported.values().filter_map(|e| e.variant.decision.as_ref());
+    let models: BTreeMap<_, _> = decisions.map(|d| ((&*d.namespace, &*d.model_id), d.attainment)).collect();
+    let mut series = Vec::new();
+    for ((namespace, model_name), attainment) in models {
+        for (objective, shares) in attainment.by_objective() {
+            series.extend(shares.by_window().map(|(window, share)| {
+                let labels = [
+                    ("model_name", model_name),
+                    ("namespace", namespace),
+                    ("objective", objective),
+                    ("window", window),
+                ];
+                Series::new(&labels, share.get())
+            }));
         }
-        let gauge =
-            |(reason, count)| -> Metric { self.gauge_metric(&[("reason", reason)], f64::from(count)) };
-        let help = "Number of managed variants by the reason of their Ready condition.";
-        family("wva_variants", help, MetricType::GAUGE, counts.into_iter().map(gauge))
     }
+    let help = "Share of latencies within the model's objective that this leader has counted in the window: \
+                ttft (requests) or itl (times between tokens). A new leader begins again.";
+    to.gauge("wva_slo_attainment_ratio", help, series)
+}
+
+/// A model without a replica that reports has none.
+pub(super) fn write_spare_capacity(
+    snapshot: &Snapshot,
+    exported: &ExportedVariants<'_>,
+    to: &mut Exposition<'_>,
+) -> io::Result<()> {
+    let decisions = exported.values().filter_map(|e| e.variant.decision.as_ref());
+    let models: BTreeSet<_> = decisions.map(|d| (&*d.namespace, &*d.model_id)).collect();
+    let entries = Entries::new(&snapshot.config);
+    let ours = snapshot.models.iter().filter(|m| models.contains(&(&*m.namespace, &*m.model_id)));
+    let series = ours.filter_map(|model| {
+        let (settings, _) = entries.saturation(&model.namespace, &model.model_id);
+        let labels = [("model_name", &*model.model_id), ("namespace", &*model.namespace)];
+        Some(Series::new(&labels, spare_capacity(model, snapshot, &settings)?))
+    });
+    let help = "Unused share of the capacity of the model's replicas that report, 0 to 1: the mean distance of \
+                KV cache and queue, the closer of the two, to their thresholds.";
+    to.gauge("wva_spare_capacity_ratio", help, series)
+}
+
+pub(super) fn write_states<'a>(
+    ours: impl Iterator<Item = &'a PublishedVariant>,
+    to: &mut Exposition<'_>,
+) -> io::Result<()> {
+    let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+    for variant in ours {
+        *counts.entry(variant.conditions.ready.reason.as_str()).or_default() += 1;
+    }
+    let one = |(reason, count)| Series::new(&[("reason", reason)], f64::from(count));
+    let help = "Number of managed variants by the reason of their Ready condition.";
+    to.gauge("wva_variants", help, counts.into_iter().map(one))
 }
 
 type GpuCount = fn(&Inventory) -> u64;

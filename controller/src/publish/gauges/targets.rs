@@ -1,103 +1,100 @@
 //! Series that autoscalers and charts of targets read, and the counter of changed targets.
 
 use std::collections::BTreeMap;
+use std::io;
 
-use prometheus::proto::{Counter, Metric, MetricFamily, MetricType};
 use wva_scaling::reason::Flow;
 use wva_scaling::snapshot::{AnalyzerName, Mode};
 use wva_scaling::{Decision, VariantKey};
 
-use super::{Exported, ExportedVariants, VariantSeries, family};
+use super::exposition::{Exposition, Kind, Series};
+use super::{Exported, ExportedVariants, VariantSeries, of_variant};
 use crate::model::published::{Published, PublishedVariant, ScalingKey};
 
 impl VariantSeries {
-    pub(super) fn target_families(
+    pub(super) fn write_targets(
         &self,
         published: &Published,
         exported: &ExportedVariants<'_>,
-        take: &mut dyn FnMut(MetricFamily),
-    ) {
+        to: &mut Exposition<'_>,
+    ) -> io::Result<()> {
         for prefix in if self.optional.legacy { &["wva", "inferno"][..] } else { &["wva"][..] } {
             for (name, help, value) in GAUGES {
-                let gauge = |(now, target)| value(now, target);
-                let one = |e: &Exported<'_>| {
-                    Some(self.variant_gauge(e, &[], gauge((e.variant.current?, e.variant.signal()?))))
-                };
-                let metrics = exported.values().filter_map(one);
-                take(family(&format!("{prefix}_{name}"), help, MetricType::GAUGE, metrics));
+                let series = exported
+                    .values()
+                    .filter_map(|e| Some(of_variant(e, value(e.variant.current?, e.variant.signal()?))));
+                to.gauge(&format!("{prefix}_{name}"), help, series)?;
             }
         }
-        self.flow_families(exported, take);
-        let policies = exported.values().flat_map(|e| self.policy_gauges(e));
+        write_flows(exported, to)?;
         let help =
             "Replicas by policy, where several are compared; running is the workload's current number.";
-        take(family("wva_policy_replicas", help, MetricType::GAUGE, policies));
-        take(self.scaling_counters(published, exported));
+        to.gauge("wva_policy_replicas", help, exported.values().flat_map(policies))?;
+        write_scalings(published, exported, to)
     }
+}
 
-    /// Load of each model, and what a replica of each variant completes.
-    fn flow_families(&self, exported: &ExportedVariants<'_>, take: &mut dyn FnMut(MetricFamily)) {
-        let flows: Vec<_> = exported.values().filter_map(|e| Some((e, flow(e.variant)?))).collect();
-        let models: BTreeMap<_, &Flow> = flows
-            .iter()
-            .filter_map(|(e, flow)| {
-                let decision = e.variant.decision.as_ref()?;
-                Some(((&*decision.namespace, &*decision.model_id), *flow))
-            })
-            .collect();
-        for (name, help, value) in MODEL_FLOWS {
-            let one = |((namespace, model_name), flow): (&(&str, &str), &&Flow)| {
-                let labels = [("model_name", *model_name), ("namespace", *namespace)];
-                self.gauge_metric(&labels, value(flow))
-            };
-            take(family(name, help, MetricType::GAUGE, models.iter().map(one)));
+/// Load of each model, and what a replica of each variant completes.
+fn write_flows(exported: &ExportedVariants<'_>, to: &mut Exposition<'_>) -> io::Result<()> {
+    let flows: Vec<_> = exported.values().filter_map(|e| Some((e, flow(e.variant)?))).collect();
+    let models: BTreeMap<_, &Flow> = flows
+        .iter()
+        .filter_map(|(e, flow)| {
+            let decision = e.variant.decision.as_ref()?;
+            Some(((&*decision.namespace, &*decision.model_id), *flow))
+        })
+        .collect();
+    for (name, help, value) in MODEL_FLOWS {
+        let series = models.iter().map(|((namespace, model_name), flow)| {
+            Series::new(&[("model_name", *model_name), ("namespace", *namespace)], value(flow))
+        });
+        to.gauge(name, help, series)?;
+    }
+    let help = "Requests per second that a replica of the variant completes; 0 until it is learned.";
+    let throughput = flows.iter().map(|(e, flow)| of_variant(e, flow.throughput));
+    to.gauge("wva_replica_throughput_per_second", help, throughput)
+}
+
+/// Series of mode `recommend` or a shadow analyzer. Autoscalers do not read these.
+fn policies<'s>(exported: &'s Exported<'_>) -> Vec<Series<'s>> {
+    let compared = |d: &&Decision| d.mode == Mode::Recommend || d.shadow.is_some();
+    let Some(decision) = exported.variant.decision.as_ref().filter(compared) else { return Vec::new() };
+    let shadow = decision.shadow.as_ref().map(|shadow| (shadow.analyzer.label(), shadow.target()));
+    let own = [("running", decision.current), (decision.analyzer.label(), decision.target_before_mode())];
+    let one = |(policy, replicas)| of_variant(exported, f64::from(replicas)).with(&[("policy", policy)]);
+    own.into_iter().chain(shadow).map(one).collect()
+}
+
+/// The usual reasons of each variant exist from its first cycle on with 0, so that `increase()` sees its first change.
+fn write_scalings(
+    published: &Published,
+    exported: &ExportedVariants<'_>,
+    to: &mut Exposition<'_>,
+) -> io::Result<()> {
+    let ours = published.scalings.iter().filter(|(key, _)| exported.contains_key(&key.variant));
+    let mut counts: BTreeMap<_, u64> = ours
+        .map(|(ScalingKey { variant, direction, reason }, n)| ((variant, *direction, *reason), *n))
+        .collect();
+    for (key, e) in exported {
+        let Some(decision) = &e.variant.decision else { continue };
+        for (direction, reason) in usual_changes(decision) {
+            counts.entry((*key, direction, reason)).or_default();
         }
-        let help = "Requests per second that a replica of the variant completes; 0 until it is learned.";
-        let throughput = flows.iter().map(|(e, flow)| self.variant_gauge(e, &[], flow.throughput));
-        take(family("wva_replica_throughput_per_second", help, MetricType::GAUGE, throughput));
     }
-
-    /// Gauges of mode `recommend` or a shadow analyzer. Autoscalers do not read these.
-    fn policy_gauges(&self, exported: &Exported<'_>) -> Vec<Metric> {
-        let compared = |d: &&Decision| d.mode == Mode::Recommend || d.shadow.is_some();
-        let Some(decision) = exported.variant.decision.as_ref().filter(compared) else { return Vec::new() };
-        let shadow = decision.shadow.as_ref().map(|shadow| (shadow.analyzer.label(), shadow.target()));
-        let own = [("running", decision.current), (decision.analyzer.label(), decision.target_before_mode())];
-        let one = |(policy, replicas): (&str, u32)| {
-            self.variant_gauge(exported, &[("policy", policy)], f64::from(replicas))
-        };
-        own.into_iter().chain(shadow).map(one).collect()
-    }
-
-    /// The usual reasons of each variant exist from its first cycle on with 0, so that `increase()` sees its first
-    /// change.
-    fn scaling_counters(&self, published: &Published, exported: &ExportedVariants<'_>) -> MetricFamily {
-        let ours = published.scalings.iter().filter(|(key, _)| exported.contains_key(&key.variant));
-        let mut counts: BTreeMap<_, u64> = ours
-            .map(|(ScalingKey { variant, direction, reason }, n)| ((variant, *direction, *reason), *n))
-            .collect();
-        for (key, e) in exported {
-            let Some(decision) = &e.variant.decision else { continue };
-            for (direction, reason) in usual_changes(decision) {
-                counts.entry((*key, direction, reason)).or_default();
-            }
-        }
-        let counter = |((variant, direction, reason), count): ((&VariantKey, &str, &str), u64)| {
-            let mut metric = self.metric(&[
-                ("direction", direction),
-                ("namespace", &variant.namespace),
-                ("reason", reason),
-                ("variant_name", &variant.name),
-            ]);
-            let mut counter = Counter::default();
-            #[expect(clippy::cast_precision_loss, reason = "changes of a target, far below 2^52")]
-            counter.set_value(count as f64);
-            metric.set_counter(counter);
-            metric
-        };
-        let help = "Number of changes of a variant's target.";
-        family("wva_replica_scaling_total", help, MetricType::COUNTER, counts.into_iter().map(counter))
-    }
+    let series = counts.into_iter().map(|((variant, direction, reason), count)| {
+        let VariantKey { namespace, name } = variant;
+        let labels = [
+            ("direction", direction),
+            ("namespace", namespace.as_str()),
+            ("reason", reason),
+            ("variant_name", name),
+        ];
+        #[expect(clippy::cast_precision_loss, reason = "changes of a target, far below 2^52")]
+        let count = count as f64;
+        Series::new(&labels, count)
+    });
+    let help = "Number of changes of a variant's target.";
+    to.family("wva_replica_scaling_total", Kind::Counter, help, series)
 }
 
 /// Figures of the throughput analyzer; `None` if it did not run.

@@ -5,7 +5,6 @@ mod charts;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus::TextEncoder;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -40,13 +39,18 @@ impl Scope {
     /// Lines of `/metrics` without comments, sorted.
     fn lines(&self, published: Published, legacy: bool) -> Vec<String> {
         let (_sender, reader) = watch::channel(Some(Arc::new(published)));
-        let mut text = String::new();
-        self.series(reader, legacy, CycleProgress::default()).for_each_family(&mut |family| {
-            text += &TextEncoder::new().encode_to_string(&[family]).unwrap();
-        });
+        let text = self.series(reader, legacy, CycleProgress::default()).text();
         let mut lines: Vec<_> = text.lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect();
         lines.sort();
         lines
+    }
+}
+
+impl VariantSeries {
+    /// Empty without a page.
+    pub(crate) fn text(&self) -> String {
+        let pieces = self.page().unwrap().into_iter().flat_map(PackedText::pieces);
+        String::from_utf8(pieces.collect::<io::Result<Vec<_>>>().unwrap().concat()).unwrap()
     }
 }
 
@@ -153,9 +157,8 @@ fn the_ratio_from_zero_is_the_target() {
 #[test]
 fn without_a_publication_there_are_no_series() {
     let (_sender, reader) = watch::channel(None);
-    Scope::new(None, None)
-        .series(reader, true, CycleProgress::default())
-        .for_each_family(&mut |family| panic!("{family:?}"));
+    let series = Scope::new(None, None).series(reader, true, CycleProgress::default());
+    assert!(series.page().unwrap().is_none());
 }
 
 #[test]
@@ -212,13 +215,28 @@ async fn series_end_when_cycles_stop() {
     let published = Some(Arc::new(publication(vec![("a", grows("auto"))])));
     let (_sender, reader) = watch::channel(published);
     let series = Scope::new(None, None).series(reader, false, progress.clone());
-    let shown = || {
-        let mut families = 0;
-        series.for_each_family(&mut |_| families += 1);
-        families > 0
-    };
+    let shown = || series.page().unwrap().is_some();
     tokio::time::advance(Duration::from_mins(5)).await;
     assert!(shown(), "the next cycle may be late");
     tokio::time::advance(Duration::from_secs(1)).await;
     assert!(!shown());
+}
+
+#[test]
+fn a_page_is_kept_until_another_variant_or_publication_is_shown() {
+    let hour = Duration::from_hours(1);
+    let mut first = publication(vec![("a", grows("auto"))]);
+    first.withheld.insert(key("a"), Instant::now() + hour);
+    let (sender, reader) = watch::channel(Some(Arc::new(first.clone())));
+    let mut scope = Scope::new(None, None);
+    let series = scope.series(reader, false, CycleProgress::default());
+    let withheld = series.text();
+    let kept = |series: &VariantSeries| std::ptr::from_ref(series.page().unwrap().unwrap().as_ref());
+    assert_eq!(kept(&series), kept(&series));
+    first.withheld.clear();
+    sender.send_replace(Some(Arc::new(first)));
+    assert_ne!(series.text(), withheld, "a new publication");
+    assert_eq!(kept(&series), kept(&series));
+    scope.cluster.variant("a", "m", json!({"metadata": {"uid": "another"}}));
+    assert_eq!(series.text(), "", "the object was created again, and no cycle has seen it");
 }

@@ -1,76 +1,59 @@
 //! What a variant is, what its last decision used, and how far its autoscaler follows: series for charts and alerts.
 
 use std::collections::BTreeMap;
+use std::io;
 
-use prometheus::proto::{Metric, MetricFamily, MetricType};
 use wva_crds::{ConditionReason, ConditionType};
 use wva_objects::WorkloadKey;
 use wva_scaling::snapshot::{Mode, Variant};
-use wva_scaling::{Decision, Reason};
+use wva_scaling::{Decision, Reason, VariantKey};
 
-use super::{Exported, ExportedVariants, VariantSeries, family};
+use super::exposition::{Exposition, Series};
+use super::{Exported, ExportedVariants, VariantSeries, of_variant};
 use crate::model::conditions::ConditionDraft;
 use crate::observe::workloads;
 
 impl VariantSeries {
-    pub(super) fn variant_families(
+    pub(super) fn write_variants(
         &self,
         exported: &ExportedVariants<'_>,
-        take: &mut dyn FnMut(MetricFamily),
-    ) {
-        let info = exported.values().filter_map(|e| self.info(e));
-        take(family("wva_variant_info", "What the variant scales, and how.", MetricType::GAUGE, info));
+        to: &mut Exposition<'_>,
+    ) -> io::Result<()> {
+        let all = || exported.values();
+        to.gauge("wva_variant_info", "What the variant scales, and how.", all().filter_map(info))?;
         for (name, help, value) in DECIDED {
             if name == READY_REPLICAS && !self.optional.workload {
                 continue;
             }
-            let one = |e: &Exported<'_>| {
-                Some(self.variant_gauge(e, &[], value(e.variant.decision.as_ref()?, e.input?)?))
-            };
-            take(family(name, help, MetricType::GAUGE, exported.values().filter_map(one)));
+            let series =
+                all().filter_map(|e| Some(of_variant(e, value(e.variant.decision.as_ref()?, e.input?)?)));
+            to.gauge(name, help, series)?;
         }
-        let kv = exported.values().filter_map(|e| Some(self.variant_gauge(e, &[], e.mean_kv()?)));
         let help =
             "Mean share of the KV cache in use, 0 to 1, of the replicas that the last decision counted.";
-        take(family("wva_variant_kv_cache_usage_ratio", help, MetricType::GAUGE, kv));
-        let queue = exported.values().filter_map(|e| Some(self.variant_gauge(e, &[], e.queue()?)));
+        let kv = all().filter_map(|e| Some(of_variant(e, e.mean_kv()?)));
+        to.gauge("wva_variant_kv_cache_usage_ratio", help, kv)?;
         let help = "Requests that wait in the replicas that the last decision counted.";
-        take(family("wva_variant_queue_length", help, MetricType::GAUGE, queue));
+        let queue = all().filter_map(|e| Some(of_variant(e, e.queue()?)));
+        to.gauge("wva_variant_queue_length", help, queue)?;
         if self.optional.workload {
-            self.follow_families(exported, take);
+            self.write_following(exported, to)?;
         }
-        let conditions = exported.values().flat_map(|e| self.conditions(e));
         let help = "Ready, and conditions of the variant that ask for action, with their status and reason.";
-        take(family("wva_variant_condition", help, MetricType::GAUGE, conditions));
-        let limits = exported.values().flat_map(|e| self.limits(e));
+        to.gauge("wva_variant_condition", help, all().flat_map(conditions))?;
         let help = "What keeps the variant from more replicas in the last decision.";
-        take(family("wva_variant_limited", help, MetricType::GAUGE, limits));
+        to.gauge("wva_variant_limited", help, all().flat_map(limits))
     }
 
-    fn info(&self, exported: &Exported<'_>) -> Option<Metric> {
-        let decision = exported.variant.decision.as_ref()?;
-        let target = exported.workload()?;
-        // Without the group, as in kube-state-metrics.
-        let kind = target.kind.split('.').next().unwrap_or_default();
-        let labels = [
-            ("analyzer", decision.analyzer.label()),
-            ("mode", mode(decision.mode)),
-            ("model_name", &*decision.model_id),
-            ("scale_target_kind", kind),
-            ("scale_target_name", &target.name),
-        ];
-        Some(self.variant_gauge(exported, &labels, 1.0))
-    }
-
-    /// Both sides from the watch caches as of the scrape, so that they can be compared.
-    fn follow_families(&self, exported: &ExportedVariants<'_>, take: &mut dyn FnMut(MetricFamily)) {
+    /// Both sides from the watch caches at one time, so that they can be compared.
+    fn write_following(&self, exported: &ExportedVariants<'_>, to: &mut Exposition<'_>) -> io::Result<()> {
         let targets = exported.values().filter(|e| e.variant.decision.is_some());
         let replicas = targets.clone().filter_map(|e| {
             let replicas = workloads::current_replicas(&self.watches, e.workload()?)?;
-            Some(self.variant_gauge(e, &[], f64::from(replicas)))
+            Some(of_variant(e, f64::from(replicas)))
         });
         let help = "spec.replicas of the variant's workload.";
-        take(family("wva_variant_scale_target_replicas", help, MetricType::GAUGE, replicas));
+        to.gauge("wva_variant_scale_target_replicas", help, replicas)?;
         // By workload and kind of the autoscaler. Of several, the greatest counts.
         let mut desired: BTreeMap<WorkloadKey, BTreeMap<&str, u32>> = BTreeMap::new();
         self.watches.autoscalers.for_each(|namespace, _, autoscaler| {
@@ -79,57 +62,70 @@ impl VariantSeries {
             let of_kind = desired.entry(workload).or_default().entry(autoscaler.user_kind()).or_default();
             *of_kind = replicas.max(*of_kind);
         });
-        let mut autoscalers = Vec::new();
-        for e in targets {
+        let autoscalers = targets.flat_map(|e| {
             let found = e.workload().and_then(|workload| desired.get(workload));
-            autoscalers.extend(found.into_iter().flatten().map(|(kind, replicas)| {
-                self.variant_gauge(e, &[("autoscaler", *kind)], f64::from(*replicas))
-            }));
-        }
+            found.into_iter().flatten().map(move |(kind, replicas)| {
+                of_variant(e, f64::from(*replicas)).with(&[("autoscaler", *kind)])
+            })
+        });
         let help =
             "status.desiredReplicas of the HPA that scales the variant's workload, by the kind that made it.";
-        take(family("wva_variant_autoscaler_replicas", help, MetricType::GAUGE, autoscalers.into_iter()));
+        to.gauge("wva_variant_autoscaler_replicas", help, autoscalers)
     }
+}
 
-    fn conditions(&self, exported: &Exported<'_>) -> Vec<Metric> {
-        let one = |(type_, draft): (ConditionType, &ConditionDraft)| {
-            let labels = [
-                ("namespace", &*exported.key.namespace),
-                ("reason", draft.reason.as_str()),
-                ("status", draft.status.as_str()),
-                ("type", type_.as_str()),
-                ("variant_name", &exported.key.name),
-            ];
-            self.gauge_metric(&labels, 1.0)
-        };
-        let is_shown = |(type_, draft): &(ConditionType, &ConditionDraft)| {
-            let is_trouble = !draft.is_true() || draft.reason == ConditionReason::InvalidConfiguration;
-            *type_ == ConditionType::Ready || is_trouble
-        };
-        exported.variant.conditions.all().filter(is_shown).map(one).collect()
-    }
+fn info<'s>(exported: &'s Exported<'_>) -> Option<Series<'s>> {
+    let decision = exported.variant.decision.as_ref()?;
+    let target = exported.workload()?;
+    // Without the group, as in kube-state-metrics.
+    let kind = target.kind.split('.').next().unwrap_or_default();
+    let labels = [
+        ("analyzer", decision.analyzer.label()),
+        ("mode", mode(decision.mode)),
+        ("model_name", &*decision.model_id),
+        ("scale_target_kind", kind),
+        ("scale_target_name", &target.name),
+    ];
+    Some(of_variant(exported, 1.0).with(&labels))
+}
 
-    fn limits(&self, exported: &Exported<'_>) -> Vec<Metric> {
-        let Some(decision) = &exported.variant.decision else { return Vec::new() };
-        let has = |is_limit: fn(&Reason) -> bool| decision.steps.iter().any(|step| is_limit(&step.reason));
-        let limits = [
-            ("maximum", has(|reason| matches!(reason, Reason::AtMaximum { .. }))),
-            ("gpus", has(|reason| matches!(reason, Reason::LimitedBy { .. }))),
-            (
-                "quota",
-                has(|reason| matches!(reason, Reason::LimitedByQuota { .. }))
-                    || decision.waiting_for_quota.is_some(),
-            ),
-            ("priority", has(|reason| matches!(reason, Reason::YieldsTo { .. }))),
-            ("refused", has(|reason| matches!(reason, Reason::NotCarriedOut { refused: true, .. }))),
+fn conditions<'s>(exported: &'s Exported<'_>) -> impl Iterator<Item = Series<'s>> {
+    let one = |(type_, draft): (ConditionType, &'s ConditionDraft)| {
+        let labels = [
+            ("namespace", &*exported.key.namespace),
+            ("reason", draft.reason.as_str()),
+            ("status", draft.status.as_str()),
+            ("type", type_.as_str()),
+            ("variant_name", &exported.key.name),
         ];
-        let one = |(by, _)| {
-            let labels =
-                [("by", by), ("namespace", &*exported.key.namespace), ("variant_name", &exported.key.name)];
-            self.gauge_metric(&labels, 1.0)
-        };
-        limits.into_iter().filter(|(_, holds)| *holds).map(one).collect()
-    }
+        Series::new(&labels, 1.0)
+    };
+    let is_shown = |(type_, draft): &(ConditionType, &ConditionDraft)| {
+        let is_trouble = !draft.is_true() || draft.reason == ConditionReason::InvalidConfiguration;
+        *type_ == ConditionType::Ready || is_trouble
+    };
+    exported.variant.conditions.all().filter(is_shown).map(one)
+}
+
+fn limits<'s>(exported: &'s Exported<'_>) -> Vec<Series<'s>> {
+    let Some(decision) = &exported.variant.decision else { return Vec::new() };
+    let has = |is_limit: fn(&Reason) -> bool| decision.steps.iter().any(|step| is_limit(&step.reason));
+    let limits = [
+        ("maximum", has(|reason| matches!(reason, Reason::AtMaximum { .. }))),
+        ("gpus", has(|reason| matches!(reason, Reason::LimitedBy { .. }))),
+        (
+            "quota",
+            has(|reason| matches!(reason, Reason::LimitedByQuota { .. }))
+                || decision.waiting_for_quota.is_some(),
+        ),
+        ("priority", has(|reason| matches!(reason, Reason::YieldsTo { .. }))),
+        ("refused", has(|reason| matches!(reason, Reason::NotCarriedOut { refused: true, .. }))),
+    ];
+    let one = |(by, _)| {
+        let VariantKey { namespace, name } = exported.key;
+        Series::new(&[("by", by), ("namespace", namespace), ("variant_name", name)], 1.0)
+    };
+    limits.into_iter().filter(|(_, holds)| *holds).map(one).collect()
 }
 
 /// Without the number of `fixed=N`, which would make a new series of each.

@@ -25,8 +25,9 @@ const EVERY: Duration = Duration::from_secs(10);
 /// Cycles before the measurement: the first decisions, and the condition `SignalFollowed` of the first two minutes, write
 /// the statuses of all variants.
 const SETTLE: u32 = 15;
-/// Number of scrapes measured.
-const SCRAPES: u32 = 10;
+/// Cycles with scrapes, and scrapes in each: as of a Prometheus that scrapes every 5 s, and cycles of 30 s.
+const SCRAPED: u32 = 6;
+const SCRAPES: u32 = 6;
 
 /// Maximum number of queries per round. This bound and the next are of [`VARIANTS`] models; other fleets have none.
 const QUERIES_BOUND: f64 = 10.0;
@@ -108,6 +109,7 @@ async fn measure(install: &Install, fleet: Fleet) -> anyhow::Result<Figures> {
     let begin = after_cycles(install, SETTLE).await?;
     print_line(&format!("measuring {ROUNDS} rounds and cycles"))?;
     let end = after_cycles(install, ROUNDS).await?;
+    print_line(&format!("measuring {SCRAPED} cycles with {SCRAPES} scrapes each"))?;
     let scrape = measure_scrapes(install).await?;
     let cycles = end.cycles.since(begin.cycles);
     let queries = end
@@ -143,29 +145,27 @@ async fn after_cycles(install: &Install, more: u32) -> anyhow::Result<Reading> {
     .await
 }
 
-/// A scrape of /metrics.
-struct Scrape {
-    /// Processor time of the program, seconds.
-    own: f64,
-    bytes: usize,
+/// Scrapes of /metrics.
+struct Scrapes {
+    /// Processor time of a round, a cycle and [`SCRAPES`] scrapes, seconds.
+    in_all: f64,
+    /// Plain, and packed as Prometheus gets it.
+    bytes: [usize; 2],
 }
 
-/// Between two cycles.
-async fn measure_scrapes(install: &Install) -> anyhow::Result<Scrape> {
-    let pid = install.process().pid();
-    eventually("scrapes without a cycle between them", Duration::from_mins(2), async || {
-        let begin = read(install).await?;
-        let mut bytes = 0;
-        for _ in 0..SCRAPES {
-            bytes = install.metrics().await?.len();
-        }
-        let own =
-            Usage::read(pid)?.cpu.saturating_sub(begin.usage.cpu).as_secs_f64() / f64::from(SCRAPES + 1);
-        let cycles = read(install).await?.cycles.count - begin.cycles.count;
-        ensure!(cycles <= 0.0, "{cycles} cycles ended meanwhile");
-        Ok(Scrape { own, bytes })
-    })
-    .await
+async fn measure_scrapes(install: &Install) -> anyhow::Result<Scrapes> {
+    let plain = install.metrics().await?.len();
+    let begin = read(install).await?;
+    let mut packed = 0;
+    for _ in 0..SCRAPED * SCRAPES {
+        packed = install.packed_metrics().await?;
+        tokio::time::sleep(EVERY / SCRAPES).await;
+    }
+    let usage = Usage::read(install.process().pid())?;
+    let cycles = read(install).await?.cycles.count - begin.cycles.count;
+    ensure!(cycles > 0.0, "no cycle ended while /metrics was scraped");
+    let in_all = usage.cpu.saturating_sub(begin.usage.cpu).as_secs_f64() / cycles;
+    Ok(Scrapes { in_all, bytes: [plain, packed] })
 }
 
 /// Measurements per cycle; times in seconds.
@@ -175,7 +175,7 @@ struct Figures {
     cycle: f64,
     queries: BTreeMap<String, Timing>,
     own: f64,
-    scrape: Scrape,
+    scrape: Scrapes,
     usage: Usage,
 }
 
@@ -196,7 +196,7 @@ impl Figures {
             "secondsOfQueries": of_queries,
             "queriesARound": self.a_round(), "secondsOfACycle": self.cycle,
             "secondsInAllOneAfterTheOther": self.total(), "processorSecondsOfTheProgram": self.own,
-            "scrape": {"processorSeconds": self.scrape.own, "bytes": self.scrape.bytes},
+            "processorSecondsWithScrapes": self.scrape.in_all, "bytesOfAScrape": self.scrape.bytes,
             "residentKiB": {"now": self.usage.resident, "most": self.usage.peak, "ofThatCode": self.usage.code},
         })
     }
@@ -220,11 +220,9 @@ impl Figures {
         Report::note("assemble, decide, publish", ms(self.cycle))?;
         row(&mut report, "all one after the other", (self.total(), TOTAL_BOUND), ms, is_bounded)?;
         row(&mut report, "processor time of wva", (self.own, OWN_BOUND), ms, is_bounded)?;
-        let Scrape { own, bytes } = self.scrape;
-        Report::note(
-            "processor time of a scrape, and its size",
-            format!("{}, {} KB", ms(own), bytes / 1000),
-        )?;
+        let Scrapes { in_all, bytes: [plain, packed] } = self.scrape;
+        Report::note(&format!("  with {SCRAPES} scrapes"), ms(in_all))?;
+        Report::note("a scrape, plain and packed", format!("{} KB, {} KB", plain / 1000, packed / 1000))?;
         let Usage { resident, code, peak, .. } = self.usage;
         row(&mut report, "resident", (resident, RESIDENT_BOUND), mib, is_bounded)?;
         Report::note("  at most since the start, and of that code", format!("{}, {}", mib(peak), mib(code)))?;

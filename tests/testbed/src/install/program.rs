@@ -9,8 +9,9 @@ use serde_json::Value;
 use wva_crds::settings::{Kind, SETTINGS};
 
 use super::{InstallOptions, PICKER_READER, SERVICE, SYSTEM, UP, WEBHOOKS, get};
+use crate::components::http_client;
 use crate::programs::manager;
-use crate::{Process, Testbed, eventually};
+use crate::{Process, Testbed, eventually, within};
 
 /// Servers in the program's log lines, and the names used here.
 const SERVED: [(&str, &str); 5] = [
@@ -88,6 +89,18 @@ impl Program {
         let (status, text) = get(&format!("http://{}/metrics", self.address("metrics")?)).await?;
         ensure!(status == 200, "/metrics answered {status}: {text}");
         Ok(text)
+    }
+
+    /// Bytes of `/metrics` as Prometheus gets it: packed.
+    pub async fn packed_metrics(&self) -> anyhow::Result<usize> {
+        let url = format!("http://{}/metrics", self.address("metrics")?);
+        within(&format!("GET {url}, packed"), Duration::from_secs(10), async {
+            let answer = http_client(None)?.get(url).header("accept-encoding", "gzip").send().await?;
+            let packed = answer.headers().get("content-encoding").is_some_and(|coding| coding == "gzip");
+            ensure!(packed, "/metrics is not packed");
+            anyhow::Ok(answer.error_for_status()?.bytes().await?.len())
+        })
+        .await
     }
 
     /// Value of a `/metrics` series with this name and all of these labels; `None` if there is no such series.

@@ -39,7 +39,7 @@ pub enum Audit {
     #[default]
     Off,
     Writes,
-    /// Also reads and watches.
+    /// Writes, reads and watches.
     All,
 }
 

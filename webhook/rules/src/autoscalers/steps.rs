@@ -25,7 +25,7 @@ const FALSE: [&str; 6] = ["0", "f", "F", "false", "FALSE", "False"];
 struct Pause {
     annotation: &'static str,
     stopped: &'static str,
-    /// Otherwise its presence pauses.
+    /// The annotation pauses if it is true. False: its presence pauses.
     is_boolean: bool,
 }
 

@@ -27,7 +27,8 @@ impl Decider {
         inputs: Inputs<'_>,
         sampler: &Sampler,
         before: &Published,
-        (trigger, at): (EarlyTrigger<'_>, Moment),
+        trigger: EarlyTrigger<'_>,
+        at: Moment,
     ) -> EarlyResult {
         let known = self.control_loop.begin_early(&before.snapshot, at.now);
         let mut pass = self.assemble(inputs, sampler, known, inputs.managed(), at);
@@ -43,7 +44,7 @@ impl Decider {
         pass.assembled.snapshot = snapshot;
         let keys: BTreeSet<VariantKey> = outcome.decisions.iter().map(Decision::key).collect();
         let managed = pass.managed.iter().filter(|m| keys.contains(&m.key));
-        let changed = self.update_variants(inputs, sampler, managed, (&pass, outcome), Some(before));
+        let changed = self.update_variants(inputs, sampler, managed, &pass, outcome, Some(before));
         let mut variants = before.variants.clone();
         variants.extend(changed);
         EarlyResult::Decided(Box::new(pass.decided(variants)), models)

@@ -19,6 +19,14 @@ use crate::model::reported::ReportedState;
 use crate::observe::variants::ManagedVariant;
 use crate::observe::workloads;
 
+/// What a pass found for a variant.
+struct Update<'a> {
+    managed: &'a ManagedVariant,
+    decision: Option<Decision>,
+    next: Option<&'a VariantState>,
+    siblings: Siblings,
+}
+
 impl Decider {
     /// Updates memory, logs and counters, and returns the publications of `managed`. `before`: what is published.
     pub(super) fn update_variants<'a>(
@@ -26,7 +34,8 @@ impl Decider {
         inputs: Inputs<'_>,
         sampler: &Sampler,
         managed: impl IntoIterator<Item = &'a ManagedVariant>,
-        (pass, mut outcome): (&Pass, Outcome),
+        pass: &Pass,
+        mut outcome: Outcome,
         before: Option<&Published>,
     ) -> Variants {
         // Sorted by key, so each decision can be moved to its variant.
@@ -39,13 +48,14 @@ impl Decider {
                 decisions.next_if(|d| (&d.namespace, &d.variant) == (&m.key.namespace, &m.key.name));
             let next = outcome.next.variants.get(&m.key);
             let siblings = siblings.of(&m.key);
-            let mut variant = self.build_variant((inputs, sampler), m, pass, (decision, next), siblings);
+            let update = Update { managed: m, decision, next, siblings };
+            let mut variant = self.build_variant(inputs, sampler, pass, update);
             let old = before.and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);
             let last_target = old.map_or(variant.inherited.target, |old| old.last_target);
             variant.last_target = variant.target().or(last_target);
-            count_scaling(&mut self.reported.scalings, &m.key, old.map(AsRef::as_ref), &variant);
+            count_scaling(&mut self.reporting.scalings, &m.key, old.map(AsRef::as_ref), &variant);
             let is_held = variant.decision.as_ref().is_some_and(|d| d.safety_net.is_some());
-            let safety_net = self.reported.safety_nets.record(&m.key, is_held, pass.at.now);
+            let safety_net = self.reporting.safety_nets.record(&m.key, is_held, pass.at.now);
             log_decision(&m.key, &variant, last_target, safety_net);
             let same = old.filter(|old| ***old == variant).cloned();
             all.insert(m.key.clone(), same.unwrap_or_else(|| Arc::new(variant)));
@@ -55,11 +65,10 @@ impl Decider {
 
     fn build_variant(
         &mut self,
-        (inputs, sampler): (Inputs<'_>, &Sampler),
-        m: &ManagedVariant,
+        inputs: Inputs<'_>,
+        sampler: &Sampler,
         Pass { at, assembled, .. }: &Pass,
-        (mut decision, next): (Option<Decision>, Option<&VariantState>),
-        siblings: Siblings,
+        Update { managed: m, mut decision, next, siblings }: Update<'_>,
     ) -> PublishedVariant {
         let Inputs { sources, .. } = inputs;
         let remembered = self.memory.entry(m, at.now, at.wall);

@@ -1,7 +1,5 @@
 //! Latencies of models with an objective: their queries, and their way into the snapshot and the metrics.
 
-use prometheus::TextEncoder;
-
 use super::*;
 use crate::publish::gauges::{OptionalSeries, VariantSeries};
 
@@ -42,13 +40,17 @@ async fn with_objectives(answers: FakeReply, entry: &str) -> (Bench, Feed) {
 }
 
 fn attainment_series(bench: &Bench) -> Vec<String> {
-    let (reader, mut text) = (bench.engine.published.subscribe(), String::new());
+    let reader = bench.engine.published.subscribe();
     let scope = bench.cluster.ownership_view(Ownership::default());
     let optional = OptionalSeries { legacy: false, workload: true };
     let series =
         VariantSeries::new(reader, scope, bench.cluster.watches(), optional, CycleProgress::default());
-    series.for_each_family(&mut |family| text += &TextEncoder::new().encode_to_string(&[family]).unwrap());
-    text.lines().filter(|line| line.starts_with("wva_slo_attainment_ratio{")).map(str::to_owned).collect()
+    series
+        .text()
+        .lines()
+        .filter(|line| line.starts_with("wva_slo_attainment_ratio{"))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[tokio::test]

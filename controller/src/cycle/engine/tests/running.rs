@@ -68,7 +68,7 @@ async fn changed_settings_apply_at_once() {
     running.end().await;
 }
 
-/// Otherwise it would fire again and again until that cycle.
+/// A check that stayed due would fire again and again until its cycle.
 #[tokio::test]
 async fn a_due_check_of_the_signal_waits_for_its_cycle() {
     let mut bench = Bench::busy().await;

@@ -171,7 +171,7 @@ async fn a_model_with_pods_in_a_pool_can_be_woken() {
         let is_warned = |model: &&str| {
             let start =
                 format!("model {model} in namespace ns does not scale to zero: no endpoint picker serves it");
-            bench.state.decider.reported.warned.keys().any(|warning| warning.starts_with(&start))
+            bench.state.decider.reporting.warned.keys().any(|warning| warning.starts_with(&start))
         };
         assert_eq!(["m", "other"].into_iter().filter(is_warned).collect::<Vec<_>>(), unwoken);
     }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::random::{RandomQuantity, Stream, random_stream};
 
-/// So many that the mean differs by less than 1 % from one seed to the next.
+/// Requests of a run: so many that the mean differs by less than 1 % from one seed to the next.
 const REQUESTS: usize = 1_500_000;
 
 /// Poisson arrivals at a rate a second, of lengths in steps.
