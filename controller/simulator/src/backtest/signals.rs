@@ -153,11 +153,10 @@ impl Selector {
         format!("count by (__name__, namespace, model_name) (last_over_time({select}[{seconds}s]))")
     }
 
-    /// Scrapes of a pod within the last ten minutes, the median.
+    /// Scrapes of all pods within the last ten minutes. Their number would say nothing of the interval: a pod may be new.
     #[must_use]
     pub fn scrapes(&self) -> String {
-        let select = self.select(&Counter::Running.metrics());
-        format!("quantile(0.5, count_over_time({select}[10m]))")
+        format!("{}[10m]", self.select(&Counter::Running.metrics()))
     }
 
     /// Labels with the size of the KV cache, by pod.
