@@ -7,8 +7,9 @@ use super::plot::{Line, Plot};
 use super::scale::Scale;
 use super::series::thin;
 use crate::backtest::answer::{BacktestReport, Findings, ModelAnswer, PolicyAnswer};
-use crate::backtest::compare::{Outcome, RAN, WVA};
+use crate::backtest::compare::Outcome;
 use crate::backtest::plan::Time;
+use crate::backtest::policies::{RAN, WVA};
 use crate::backtest::worst::Worst;
 use crate::measure::Minute;
 
@@ -66,18 +67,18 @@ fn policies(answer: &ModelAnswer) -> String {
         let size = policy.size.map(|size| format!(", {size}")).unwrap_or_default();
         vec![
             escape(&policy.name) + &size,
-            format!("{:.1}", policy.attainment),
+            figure(policy.attainment),
             format!("{:.1} to {:.1}", policy.attainment_from, policy.attainment_to),
-            format!("{:.1}", policy.ttft),
-            format!("{:.1}", policy.itl),
-            format!("{:.1}", policy.replica_hours),
-            format!("{:.1}", policy.cost),
+            figure(policy.ttft),
+            figure(policy.itl),
+            figure(policy.replica_hours),
+            figure(policy.cost),
             format!("{:.1} to {:.1}", policy.cost_from, policy.cost_to),
         ]
     };
     let rows = std::iter::once(title.map(str::to_owned).to_vec()).chain(answer.policies.iter().map(row));
     let named: Vec<(String, (f64, f64))> =
-        answer.policies.iter().map(|p| (p.name.clone(), (p.cost, p.attainment))).collect();
+        answer.policies.iter().filter_map(|p| Some((p.name.clone(), (p.cost?, p.attainment?)))).collect();
     let plot = Plot {
         width: 860.0,
         height: 340.0,
@@ -89,18 +90,18 @@ fn policies(answer: &ModelAnswer) -> String {
     let mut refused = String::new();
     for policy in &answer.no_verdict {
         // Writing to a String cannot fail.
-        let _ = write!(refused, "<li>{}: {}</li>", escape(&policy.name), escape(&policy.reason));
+        let _ = write!(refused, "<li>{}</li>", escape(&policy.to_string()));
     }
     let refused = if refused.is_empty() { refused } else { format!("<h3>No verdict</h3><ul>{refused}</ul>") };
     format!(
-        "{}<p>The ranges are those of reconstructions that fit the data as well.</p>{refused}<h3>Cost against attainment: to the upper left is better</h3><div class=\"wide\">{}</div>",
+        "{}<p>The ranges are what the data allows. A figure whose range is too wide has no verdict.</p>{refused}<h3>Cost against attainment: to the upper left is better</h3><div class=\"wide\">{}</div>",
         render_table(rows),
         plot.points(&named)
     )
 }
 
 fn over_time(outcomes: &[Outcome]) -> String {
-    let find = |name: &str| outcomes.iter().find(|o| o.name == name && o.doubt.is_none());
+    let find = |name: &str| outcomes.iter().find(|o| o.name == name && o.doubts.cost.is_none());
     let length = outcomes.iter().map(|outcome| outcome.minutes.len()).max().unwrap_or(0);
     let (unit, title) = if length > 3000 { (1440.0, "days") } else { (60.0, "hours") };
     let line = |outcome: Option<&Outcome>, value: fn(&Minute) -> f64| {
@@ -174,19 +175,23 @@ fn reason(text: &str) -> String {
     format!("<span class=\"reason\">{}</span>", escape(text))
 }
 
+/// A figure; without a verdict or a measurement there is none.
+fn figure(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"))
+}
+
 fn calibration(answer: &ModelAnswer) -> String {
     let title = [
         "hour", "requests", "TTFT % measured", "simulated", "ITL % measured", "simulated", "arrangement", "",
     ];
-    let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"));
     let rows = answer.calibration.iter().map(|hour| {
         vec![
             Time(hour.from).to_string(),
             format!("{:.0}", hour.requests),
-            share(hour.ttft.map(|c| c.measured)),
-            share(hour.ttft.map(|c| c.simulated)),
-            share(hour.itl.map(|c| c.measured)),
-            share(hour.itl.map(|c| c.simulated)),
+            figure(hour.ttft.map(|c| c.measured)),
+            figure(hour.ttft.map(|c| c.simulated)),
+            figure(hour.itl.map(|c| c.measured)),
+            figure(hour.itl.map(|c| c.simulated)),
             escape(&hour.arrangement),
             reason(hour.refused.as_deref().unwrap_or("judged")),
         ]

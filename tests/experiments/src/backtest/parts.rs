@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use wva_simulator::backtest::calibrate::{Calibrated, best_first};
-use wva_simulator::backtest::compare::{Fleet, count, policies, run_one, setting};
+use wva_simulator::backtest::compare::{Fleet, count, run_one, setting};
 use wva_simulator::backtest::fit::{Limits, fit};
+use wva_simulator::backtest::policies::policies;
 use wva_simulator::backtest::requests::Drawer;
 use wva_simulator::backtest::steps::regress;
 use wva_simulator::fleet::server::Request;
