@@ -189,5 +189,7 @@ fn assume(history: &History, options: &Options) -> (Fleet, Vec<String>) {
         assumptions
             .push("lengths of requests are exponential: the servers export no histogram of them".to_owned());
     }
-    (Fleet { cost: options.cost_of(&history.key), min: 1, max, start }, assumptions)
+    let (cost, assumed) = options.costs.of(history);
+    assumptions.extend(assumed);
+    (Fleet { cost, min: 1, max, start }, assumptions)
 }

@@ -151,8 +151,14 @@ impl<'a> Reconstructions<'a> {
         self.settings.first().map(|(setting, _)| setting)
     }
 
-    /// Runs policies on all of them; `None`: the replicas that ran. Calls `finished` with the index of each policy.
-    fn run(&self, policies: &[Option<&spec::Policy>], finished: impl Fn(usize) + Sync) -> Vec<Vec<Run>> {
+    /// Runs policies on all of them; `None`: the replicas that ran. A fixed fleet is the best of the judged hours. Calls
+    /// `finished` with the name of each policy.
+    fn run(
+        &self,
+        policies: &[Option<&spec::Policy>],
+        is_judged: &[bool],
+        finished: impl Fn(&str) + Sync,
+    ) -> Vec<Vec<Run>> {
         let count = self.settings.len();
         let jobs: Vec<(usize, usize)> =
             (0..policies.len()).flat_map(|policy| (0..count).map(move |setting| (policy, setting))).collect();
@@ -161,12 +167,12 @@ impl<'a> Reconstructions<'a> {
             let run = match policies[policy] {
                 None => (run_ran(self.history, setting), None),
                 Some(policy) => {
-                    let size = policy.fixed_best.map(|_| hindsight::best_size(setting, *seed));
+                    let size = policy.fixed_best.map(|_| best_fixed_size(setting, is_judged, *seed));
                     (run_one(setting, policy, size, *seed), size)
                 }
             };
             if index == 0 {
-                finished(policy);
+                finished(name_of(policies[policy]));
             }
             run
         })
@@ -182,10 +188,9 @@ impl<'a> Reconstructions<'a> {
         ran: &Outcome,
     ) -> Vec<Outcome> {
         let all: Vec<Option<&spec::Policy>> = policies.iter().map(Some).collect();
-        let hours = ran.minutes.chunks(MINUTES).zip(is_judged).filter(|(_, is_judged)| **is_judged);
-        let hours = hours.flat_map(|(minutes, _)| minutes).map(replicas).sum::<f64>() / 60.0;
+        let hours = counted_minutes(&ran.minutes, is_judged).map(replicas).sum::<f64>() / 60.0;
         let known = Known { load: verdict::seen_load(&ran.minutes), hours };
-        let runs = policies.iter().zip(self.run(&all, |_| ()));
+        let runs = policies.iter().zip(self.run(&all, is_judged, |_| ()));
         runs.filter_map(|(policy, runs)| self.outcome(&policy.name, runs, is_judged, known)).collect()
     }
 
@@ -219,14 +224,31 @@ pub fn compare(
     finished: impl Fn(&str) + Sync,
 ) -> Vec<Outcome> {
     let all: Vec<Option<&spec::Policy>> = std::iter::once(None).chain(policies.iter().map(Some)).collect();
-    let name = |i: usize| all[i].map_or(RAN, |policy| policy.name.as_str());
-    let by_policy = reconstructions.run(&all, |i| finished(name(i)));
-    refuse_bursts(calibration, &by_policy, reconstructions.members, policies);
+    let is_fixed = |policy: &Option<&spec::Policy>| policy.is_some_and(|own| own.fixed_best.is_some());
+    let (fixed, others): (Vec<_>, Vec<_>) = all.iter().copied().partition(is_fixed);
+    let first = reconstructions.run(&others, &[], &finished);
+    refuse_bursts(calibration, &first, reconstructions.members, &others);
     let is_judged: Vec<bool> = calibration.hours.iter().map(|hour| hour.refusal.is_none()).collect();
-    let Some((ran, _)) = by_policy.first().and_then(|runs| runs.first()) else { return Vec::new() };
+    let Some((ran, _)) = first.first().and_then(|runs| runs.first()) else { return Vec::new() };
     let known = Known { load: verdict::seen_load(&ran.minutes), hours: count(ran, &is_judged).replica_hours };
-    let outcomes = by_policy.into_iter().enumerate();
-    outcomes.filter_map(|(i, runs)| reconstructions.outcome(name(i), runs, &is_judged, known)).collect()
+    // In the order of the policies.
+    let (mut first, mut rest) =
+        (first.into_iter(), reconstructions.run(&fixed, &is_judged, &finished).into_iter());
+    let outcome = |policy: &Option<&spec::Policy>| {
+        let runs = if is_fixed(policy) { rest.next()? } else { first.next()? };
+        reconstructions.outcome(name_of(*policy), runs, &is_judged, known)
+    };
+    all.iter().filter_map(outcome).collect()
+}
+
+fn name_of(policy: Option<&spec::Policy>) -> &str {
+    policy.map_or(RAN, |policy| policy.name.as_str())
+}
+
+/// Replicas of the best fixed fleet of the judged hours: in the others nothing says how many would have kept the objectives.
+#[must_use]
+pub fn best_fixed_size(setting: &Setting, is_judged: &[bool], seed: u64) -> u32 {
+    hindsight::best_size_by(setting, seed, |tally| count(tally, is_judged).share())
 }
 
 /// Runs a policy. `size`: of a fixed fleet; `seed`: of the times that replicas take to start.
@@ -253,18 +275,29 @@ pub fn run_ran(history: &History, setting: &Setting) -> Tally {
     run(&setting, &mut ran::schedule(&replicas), 1, |_| {})
 }
 
-/// Counts of the minutes within judged hours.
+/// Counts of the minutes that count: see [`counted_minutes`].
 #[must_use]
 pub fn count(tally: &Tally, is_judged: &[bool]) -> Counts {
     let mut counts = Counts::default();
-    for (hour, minutes) in tally.minutes.chunks(MINUTES).enumerate() {
-        if is_judged.get(hour).copied().unwrap_or(false) {
-            for minute in minutes {
-                counts.add(minute);
-            }
-        }
+    for minute in counted_minutes(&tally.minutes, is_judged) {
+        counts.add(minute);
     }
     counts
+}
+
+/// Minutes of an hour after one that is not judged that do not count: the replicas and the queue are still of that hour.
+const SETTLING: usize = 15;
+
+/// Minutes of the hours that are judged, without the first ones after an hour that is not.
+pub(super) fn counted_minutes<'a>(
+    minutes: &'a [Minute],
+    is_judged: &'a [bool],
+) -> impl Iterator<Item = &'a Minute> {
+    let hours = minutes.chunks(MINUTES).zip(is_judged).enumerate().filter(|(_, (_, is_judged))| **is_judged);
+    hours.flat_map(|(hour, (minutes, _))| {
+        let is_settled = hour.checked_sub(1).is_none_or(|before| is_judged[before]);
+        minutes.iter().skip(if is_settled { 0 } else { SETTLING })
+    })
 }
 
 fn replicas(minute: &Minute) -> f64 {
@@ -279,10 +312,14 @@ fn refuse_bursts(
     calibration: &mut Calibration,
     by_policy: &[Vec<Run>],
     members: usize,
-    policies: &[spec::Policy],
+    policies: &[Option<&spec::Policy>],
 ) {
-    let wva = policies.iter().position(|policy| policy.name == WVA).map(|i| i + 1);
-    let watched: Vec<&Vec<Run>> = std::iter::once(0).chain(wva).filter_map(|i| by_policy.get(i)).collect();
+    let watched: Vec<&Vec<Run>> = by_policy
+        .iter()
+        .zip(policies)
+        .filter(|(_, policy)| [RAN, WVA].contains(&name_of(**policy)))
+        .map(|(runs, _)| runs)
+        .collect();
     for (index, hour) in calibration.hours.iter_mut().enumerate() {
         if hour.refusal.is_some() || !hour.is_busy() {
             continue;
@@ -306,8 +343,11 @@ mod tests {
     fn only_judged_hours_count() {
         let minute = Minute { arrived: 2, good: 1, current: vec![3], ..Minute::default() };
         let tally = Tally { minutes: vec![minute; 150], ..Tally::default() };
+        let counts = count(&tally, &[true, true, false]);
+        assert!((counts.arrived - 240.0).abs() < 1e-9 && (counts.share() - 0.5).abs() < 1e-9);
+        assert!((counts.replica_hours - 6.0).abs() < 1e-9, "{counts:?}");
+        // What an hour that is not judged leaves behind is not judged either.
         let counts = count(&tally, &[false, true, false]);
-        assert!((counts.arrived - 120.0).abs() < 1e-9 && (counts.share() - 0.5).abs() < 1e-9);
-        assert!((counts.replica_hours - 3.0).abs() < 1e-9, "{counts:?}");
+        assert!((counts.arrived - 90.0).abs() < 1e-9 && (counts.replica_hours - 2.25).abs() < 1e-9);
     }
 }

@@ -168,6 +168,14 @@ impl Selector {
         format!("count by ({by}) (last_over_time({config}[{seconds}s]))")
     }
 
+    /// GPUs of each pod by their product name, as NVIDIA's exporter counts them. A monitor that does not honor its labels
+    /// renames those of the pod.
+    #[must_use]
+    pub fn gpus(seconds: i64) -> String {
+        let by = "namespace, pod, exported_namespace, exported_pod, modelName";
+        format!("count by ({by}) (last_over_time(DCGM_FI_DEV_GPU_UTIL[{seconds}s]))")
+    }
+
     /// Start of the servers' processes, by pod.
     #[must_use]
     pub fn process_starts(&self, seconds: i64) -> String {

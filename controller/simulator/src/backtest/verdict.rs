@@ -1,7 +1,7 @@
 //! Whether there is a verdict on a policy: its figures have to be the same in all reconstructions that the data does not
 //! tell apart, and at loads of a replica that were seen.
 
-use super::compare::{Counts, MINUTES};
+use super::compare::{Counts, counted_minutes};
 use super::ensemble::DRAWS;
 use super::refusal::MAX_ERROR;
 use crate::fleet::engine::to_f64;
@@ -144,8 +144,7 @@ impl std::fmt::Display for Doubt {
 
 /// Requests of a replica in a minute, of most minutes of the judged hours.
 pub(super) fn load(minutes: &[Minute], is_judged: &[bool]) -> f64 {
-    let judged = minutes.chunks(MINUTES).zip(is_judged).filter(|(_, judged)| **judged);
-    let mut loads: Vec<f64> = judged.flat_map(|(minutes, _)| minutes).filter_map(load_of).collect();
+    let mut loads: Vec<f64> = counted_minutes(minutes, is_judged).filter_map(load_of).collect();
     loads.sort_by(f64::total_cmp);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a length")]
     let index = (MOST * to_f64(loads.len() as u64)) as usize;

@@ -4,9 +4,8 @@
 use anyhow::Context as _;
 use serde_json::Value;
 use wva_simulator::backtest::WINDOW;
-use wva_simulator::backtest::compare::{count, run_one};
+use wva_simulator::backtest::compare::{best_fixed_size, count, run_one};
 use wva_simulator::backtest::policies::{RAN, WVA, policies};
-use wva_simulator::policy::hindsight;
 use wva_simulator::run::Setting;
 use wva_simulator::scenario::Scenario;
 
@@ -78,7 +77,7 @@ fn compare(
     let mut coverage = Coverage::default();
     print_line("  policy | % in SLO: said (range), true, off by | replica h: said (range), true, off by")?;
     for policy in policies(setting.objectives, &[95.0, 99.0])? {
-        let size = policy.fixed_best.map(|_| hindsight::best_size(&setting, 1));
+        let size = policy.fixed_best.map(|_| best_fixed_size(&setting, is_judged, 1));
         let truth = count(&run_one(&setting, &policy, size, 1), is_judged);
         let [share, hours] = Said::of(model, &policy.name);
         let (points, cost) =
