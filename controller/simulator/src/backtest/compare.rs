@@ -275,7 +275,7 @@ pub fn run_ran(history: &History, setting: &Setting) -> Tally {
     run(&setting, &mut ran::schedule(&replicas), 1, |_| {})
 }
 
-/// Counts of the minutes that count: see [`counted_minutes`].
+/// Counts of the minutes within judged hours.
 #[must_use]
 pub fn count(tally: &Tally, is_judged: &[bool]) -> Counts {
     let mut counts = Counts::default();
@@ -285,19 +285,13 @@ pub fn count(tally: &Tally, is_judged: &[bool]) -> Counts {
     counts
 }
 
-/// Minutes of an hour after one that is not judged that do not count: the replicas and the queue are still of that hour.
-const SETTLING: usize = 15;
-
-/// Minutes of the hours that are judged, without the first ones after an hour that is not.
+/// Minutes of the hours that are judged.
 pub(super) fn counted_minutes<'a>(
     minutes: &'a [Minute],
     is_judged: &'a [bool],
 ) -> impl Iterator<Item = &'a Minute> {
-    let hours = minutes.chunks(MINUTES).zip(is_judged).enumerate().filter(|(_, (_, is_judged))| **is_judged);
-    hours.flat_map(|(hour, (minutes, _))| {
-        let is_settled = hour.checked_sub(1).is_none_or(|before| is_judged[before]);
-        minutes.iter().skip(if is_settled { 0 } else { SETTLING })
-    })
+    let judged = minutes.chunks(MINUTES).zip(is_judged).filter(|(_, is_judged)| **is_judged);
+    judged.flat_map(|(minutes, _)| minutes)
 }
 
 fn replicas(minute: &Minute) -> f64 {
@@ -343,11 +337,8 @@ mod tests {
     fn only_judged_hours_count() {
         let minute = Minute { arrived: 2, good: 1, current: vec![3], ..Minute::default() };
         let tally = Tally { minutes: vec![minute; 150], ..Tally::default() };
-        let counts = count(&tally, &[true, true, false]);
-        assert!((counts.arrived - 240.0).abs() < 1e-9 && (counts.share() - 0.5).abs() < 1e-9);
-        assert!((counts.replica_hours - 6.0).abs() < 1e-9, "{counts:?}");
-        // What an hour that is not judged leaves behind is not judged either.
         let counts = count(&tally, &[false, true, false]);
-        assert!((counts.arrived - 90.0).abs() < 1e-9 && (counts.replica_hours - 2.25).abs() < 1e-9);
+        assert!((counts.arrived - 120.0).abs() < 1e-9 && (counts.share() - 0.5).abs() < 1e-9);
+        assert!((counts.replica_hours - 3.0).abs() < 1e-9, "{counts:?}");
     }
 }

@@ -29,7 +29,7 @@ pub(crate) fn run(only: Option<&str>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn of_case(case: &Case, scenario: &Scenario, ran: &FleetRun) -> anyhow::Result<()> {
+fn of_case(case: &Case<'_>, scenario: &Scenario, ran: &FleetRun) -> anyhow::Result<()> {
     let own = &scenario.setting;
     let history = memory::history(ran, case.interval, own.duration)?;
     let fits = fit(&history, Limits { max_seqs: None, max_batched_tokens: 8192 });

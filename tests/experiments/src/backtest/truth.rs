@@ -16,7 +16,7 @@ use crate::report::Report;
 
 /// Prints what the command says next to the truth, and compares them.
 pub(super) fn judge(
-    case: &Case,
+    case: &Case<'_>,
     scenario: &Scenario,
     ran: &FleetRun,
     answer: &Value,
