@@ -134,7 +134,7 @@ pub struct PolicyAnswer {
     pub cost_from: f64,
     /// Greatest.
     pub cost_to: f64,
-    /// Replicas of a fixed fleet.
+    /// Replicas of a fixed fleet. Absent, too: no verdict on its cost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u32>,
 }
@@ -346,7 +346,7 @@ impl PolicyAnswer {
             cost: hours.map(|hours| cost * hours),
             cost_from: cost * outcome.ranges.hours.0,
             cost_to: cost * outcome.ranges.hours.1,
-            size: outcome.size,
+            size: outcome.size.filter(|_| doubts.cost.is_none()),
         }
     }
 }

@@ -98,10 +98,9 @@ pub struct Error {
 }
 
 impl Error {
-    /// Greatest error with which an hour is judged: at least [`MAX_ERROR`], and two standard errors, of the requests and
-    /// between draws of them.
+    /// Greatest error with which an hour is judged: at least [`MAX_ERROR`], and two standard errors of the requests.
     pub(super) fn tolerance(self, requests: f64) -> f64 {
-        MAX_ERROR.max(self.of_requests(requests)).max((2.0 * self.chance).min(2.0 * MAX_ERROR))
+        MAX_ERROR.max(self.of_requests(requests))
     }
 
     /// Error by chance: two standard errors, of the requests and between draws of them, the latter at most [`MAX_ERROR`].
