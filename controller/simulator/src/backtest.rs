@@ -18,6 +18,7 @@ pub mod policies;
 mod prior;
 pub mod ran;
 pub mod refusal;
+pub mod refused_figure;
 pub mod requests;
 pub mod scrapes;
 pub mod shares;

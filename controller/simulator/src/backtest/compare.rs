@@ -8,7 +8,7 @@ use super::ensemble::{Ensemble, Member};
 use super::history::History;
 use super::policies::{RAN, WVA};
 use super::refusal::{MAX_ERROR, Refusal};
-use super::verdict::{self, Doubts, Known, Ranges, range};
+use super::verdict::{self, Doubts, RanFigures, Ranges, range};
 use super::{HOUR, ran};
 use crate::fleet::engine::Engine;
 use crate::fleet::server::Request;
@@ -189,12 +189,18 @@ impl<'a> Reconstructions<'a> {
     ) -> Vec<Outcome> {
         let all: Vec<Option<&spec::Policy>> = policies.iter().map(Some).collect();
         let hours = counted_minutes(&ran.minutes, is_judged).map(replicas).sum::<f64>() / 60.0;
-        let known = Known { load: verdict::seen_load(&ran.minutes), hours };
+        let known = RanFigures { load: verdict::seen_load(&ran.minutes), hours };
         let runs = policies.iter().zip(self.run(&all, is_judged, |_| ()));
         runs.filter_map(|(policy, runs)| self.outcome(&policy.name, runs, is_judged, known)).collect()
     }
 
-    fn outcome(&self, name: &str, mut runs: Vec<Run>, is_judged: &[bool], ran: Known) -> Option<Outcome> {
+    fn outcome(
+        &self,
+        name: &str,
+        mut runs: Vec<Run>,
+        is_judged: &[bool],
+        ran: RanFigures,
+    ) -> Option<Outcome> {
         let counts: Vec<Counts> = runs.iter().map(|(tally, _)| count(tally, is_judged)).collect();
         let (members, coarse) = counts.split_at_checked(self.members)?;
         let mut order: Vec<usize> = (0..members.len()).collect();
@@ -224,21 +230,22 @@ pub fn compare(
     finished: impl Fn(&str) + Sync,
 ) -> Vec<Outcome> {
     let all: Vec<Option<&spec::Policy>> = std::iter::once(None).chain(policies.iter().map(Some)).collect();
-    let is_fixed = |policy: &Option<&spec::Policy>| policy.is_some_and(|own| own.fixed_best.is_some());
-    let (fixed, others): (Vec<_>, Vec<_>) = all.iter().copied().partition(is_fixed);
+    let is_fixed = |policy: Option<&spec::Policy>| policy.is_some_and(|own| own.fixed_best.is_some());
+    let (fixed, others): (Vec<_>, Vec<_>) = all.iter().copied().partition(|policy| is_fixed(*policy));
     let first = reconstructions.run(&others, &[], &finished);
     refuse_bursts(calibration, &first, reconstructions.members, &others);
     let is_judged: Vec<bool> = calibration.hours.iter().map(|hour| hour.refusal.is_none()).collect();
     let Some((ran, _)) = first.first().and_then(|runs| runs.first()) else { return Vec::new() };
-    let known = Known { load: verdict::seen_load(&ran.minutes), hours: count(ran, &is_judged).replica_hours };
+    let known =
+        RanFigures { load: verdict::seen_load(&ran.minutes), hours: count(ran, &is_judged).replica_hours };
     // In the order of the policies.
     let (mut first, mut rest) =
         (first.into_iter(), reconstructions.run(&fixed, &is_judged, &finished).into_iter());
-    let outcome = |policy: &Option<&spec::Policy>| {
+    let outcome = |policy: Option<&spec::Policy>| {
         let runs = if is_fixed(policy) { rest.next()? } else { first.next()? };
-        reconstructions.outcome(name_of(*policy), runs, &is_judged, known)
+        reconstructions.outcome(name_of(policy), runs, &is_judged, known)
     };
-    all.iter().filter_map(outcome).collect()
+    all.iter().copied().filter_map(outcome).collect()
 }
 
 fn name_of(policy: Option<&spec::Policy>) -> &str {

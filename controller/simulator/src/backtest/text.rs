@@ -87,7 +87,12 @@ fn spread(value: Option<f64>, from: f64, to: f64) -> String {
 }
 
 fn refused_figures(model: &ModelAnswer) -> String {
-    model.no_verdict.iter().map(|refused| format!("  no verdict on {refused}\n")).collect()
+    let mut lines = String::new();
+    for refused in &model.no_verdict {
+        // Writing to a String cannot fail.
+        let _ = writeln!(lines, "  no verdict on {refused}");
+    }
+    lines
 }
 
 fn indented(text: &str, by: &str) -> String {

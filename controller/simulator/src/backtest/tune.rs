@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::answer::RefusedFigure;
 use super::compare::{self, Counts, Reconstructions, count, run_one};
 use super::history::ModelKey;
 use super::policies::{WVA, stated, wva_policy};
+use super::refused_figure::RefusedFigure;
 use crate::measure::Objectives;
 use crate::scenario::spec;
 use crate::study::run_on_all_cores;

@@ -60,7 +60,7 @@ pub struct Ranges {
 
 /// What is known of the replicas that ran.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Known {
+pub(super) struct RanFigures {
     /// Most requests of one in a minute.
     pub(super) load: f64,
     /// Their hours.
@@ -97,7 +97,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 
 impl Doubts {
     /// `counts`: that are shown; `load`: of its replicas.
-    pub(super) fn new(counts: &Counts, ranges: Ranges, load: f64, ran: Known) -> Self {
+    pub(super) fn new(counts: &Counts, ranges: Ranges, load: f64, ran: RanFigures) -> Self {
         if load > BEYOND * ran.load {
             let doubt = Some(Doubt::Load { own: load, seen: ran.load });
             return Self { share: doubt, cost: doubt };
@@ -170,7 +170,7 @@ mod tests {
     }
 
     fn doubts(share: (f64, f64), hours: (f64, f64), load: f64) -> Doubts {
-        Doubts::new(&counts(95.0, 10.0), Ranges { share, hours }, load, Known { load: 60.0, hours: 5.0 })
+        Doubts::new(&counts(95.0, 10.0), Ranges { share, hours }, load, RanFigures { load: 60.0, hours: 5.0 })
     }
 
     #[test]

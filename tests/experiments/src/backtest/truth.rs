@@ -79,7 +79,7 @@ fn compare(
     for policy in policies(setting.objectives, &[95.0, 99.0])? {
         let size = policy.fixed_best.map(|_| best_fixed_size(&setting, is_judged, 1));
         let truth = count(&run_one(&setting, &policy, size, 1), is_judged);
-        let [share, hours] = Said::of(model, &policy.name);
+        let [share, hours] = StatedFigure::of(model, &policy.name);
         let (points, cost) =
             (share.points_off(100.0 * truth.share()), hours.percent_off(truth.replica_hours));
         coverage.add(&share, 100.0 * truth.share());
@@ -104,12 +104,12 @@ fn compare(
 
 /// A figure as the command states it: with a verdict, or only a range.
 #[derive(Clone, Copy, Debug, Default)]
-struct Said {
+struct StatedFigure {
     value: Option<f64>,
     range: Option<(f64, f64)>,
 }
 
-impl Said {
+impl StatedFigure {
     /// Share in percent and replica hours of a policy. A cost of 1 a replica hour is the default.
     fn of(model: &Value, policy: &str) -> [Self; 2] {
         let find = |list: &str, policy: &str| {
@@ -139,7 +139,7 @@ impl Said {
     }
 }
 
-impl std::fmt::Display for Said {
+impl std::fmt::Display for StatedFigure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.value {
             Some(value) => write!(f, "{value:.2}")?,
@@ -164,7 +164,7 @@ impl Coverage {
     /// Shares of a percent are chance of the starts of replicas.
     const CHANCE: f64 = 0.005;
 
-    fn add(&mut self, said: &Said, truth: f64) {
+    fn add(&mut self, said: &StatedFigure, truth: f64) {
         let Some((from, to)) = said.range else { return };
         self.all += 1;
         let chance = Self::CHANCE * truth.abs();
