@@ -230,19 +230,23 @@ pub fn compare(
     finished: impl Fn(&str) + Sync,
 ) -> Vec<Outcome> {
     let all: Vec<Option<&spec::Policy>> = std::iter::once(None).chain(policies.iter().map(Some)).collect();
-    let is_fixed = |policy: Option<&spec::Policy>| policy.is_some_and(|own| own.fixed_best.is_some());
-    let (fixed, others): (Vec<_>, Vec<_>) = all.iter().copied().partition(|policy| is_fixed(*policy));
-    let first = reconstructions.run(&others, &[], &finished);
-    refuse_bursts(calibration, &first, reconstructions.members, &others);
+    let is_watched = |policy: Option<&spec::Policy>| [RAN, WVA].contains(&name_of(policy));
+    let watched: Vec<Option<&spec::Policy>> =
+        all.iter().copied().filter(|policy| is_watched(*policy)).collect();
+    let first = reconstructions.run(&watched, &[], &finished);
+    refuse_bursts(calibration, &first, reconstructions.members);
     let is_judged: Vec<bool> = calibration.hours.iter().map(|hour| hour.refusal.is_none()).collect();
     let Some((ran, _)) = first.first().and_then(|runs| runs.first()) else { return Vec::new() };
     let known =
         RanFigures { load: verdict::seen_load(&ran.minutes), hours: count(ran, &is_judged).replica_hours };
-    // In the order of the policies.
-    let (mut first, mut rest) =
-        (first.into_iter(), reconstructions.run(&fixed, &is_judged, &finished).into_iter());
+    let mut first = first.into_iter();
+    // One policy after the other: the minutes of all runs of all policies would need hundreds of megabytes.
     let outcome = |policy: Option<&spec::Policy>| {
-        let runs = if is_fixed(policy) { rest.next()? } else { first.next()? };
+        let runs = if is_watched(policy) {
+            first.next()?
+        } else {
+            reconstructions.run(&[policy], &is_judged, &finished).into_iter().next()?
+        };
         reconstructions.outcome(name_of(policy), runs, &is_judged, known)
     };
     all.iter().copied().filter_map(outcome).collect()
@@ -309,23 +313,12 @@ fn replicas(minute: &Minute) -> f64 {
 pub(super) const MINUTES: usize = (HOUR / 60) as usize;
 
 /// Refuses hours in which the replicas that ran, or wva by default, keep different shares in the reconstructions.
-fn refuse_bursts(
-    calibration: &mut Calibration,
-    by_policy: &[Vec<Run>],
-    members: usize,
-    policies: &[Option<&spec::Policy>],
-) {
-    let watched: Vec<&Vec<Run>> = by_policy
-        .iter()
-        .zip(policies)
-        .filter(|(_, policy)| [RAN, WVA].contains(&name_of(**policy)))
-        .map(|(runs, _)| runs)
-        .collect();
+fn refuse_bursts(calibration: &mut Calibration, watched: &[Vec<Run>], members: usize) {
     for (index, hour) in calibration.hours.iter_mut().enumerate() {
         if hour.refusal.is_some() || !hour.is_busy() {
             continue;
         }
-        for runs in &watched {
+        for runs in watched {
             let shares =
                 runs.iter().take(members).map(|(tally, _)| Counts::of_hour(&tally.minutes, index).share());
             let (least, most) = range(shares);
