@@ -124,9 +124,9 @@ replay: tools #: Replay an hour of Azure code and of Mooncake in real time on a 
 	$(CARGO) build --release --workspace --bins
 	@$(TARGET)/release/wva-experiments replay $(or $(ONLY),tests/scenarios/traces/azure-code.yaml tests/scenarios/traces/mooncake-conv.yaml) $(if $(LASTS),--lasts $(LASTS)) $(if $(SLO_TARGET),--slo-target $(SLO_TARGET))
 
-bench-backtest: #: Fill a real Prometheus with recorded traffic as simulated fleets served it, and compare `wva backtest` with the truth; WEEK=1: a week of 20 models; PARTS=1: which part of the reconstruction makes which error, in memory
+bench-backtest: #: Fill a real Prometheus with recorded traffic as simulated fleets served it, and compare `wva backtest` with the truth; RAN=policy: what ran in place of the HPA; WEEK=1: a week of 20 models; PARTS=1: which part of the reconstruction makes which error, in memory
 	$(CARGO) build --quiet --release
-	@$(CARGO) run --quiet --release --package wva-experiments -- bench-backtest --programs $(TARGET)/release --folder $(TARGET)/backtest $(if $(ONLY),--only $(ONLY)) $(if $(WEEK),--week) $(if $(PARTS),--parts)
+	@$(CARGO) run --quiet --release --package wva-experiments -- bench-backtest --programs $(TARGET)/release --folder $(TARGET)/backtest $(if $(ONLY),--only $(ONLY)) $(if $(RAN),--ran '$(RAN)') $(if $(WEEK),--week) $(if $(PARTS),--parts)
 
 bench-curves: #: Attainment and cost of the throughput analyzer by utilization, for recorded traffic, ladder and roles; a minute once it is built
 	@$(CARGO) run --quiet --release --package wva-simulator --example settings -- curves 10 $(wildcard tests/scenarios/traces/*.yaml) tests/scenarios/ladder.yaml tests/scenarios/attacks/roles.yaml

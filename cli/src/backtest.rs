@@ -1,5 +1,6 @@
 //! `wva backtest`: what policies would have done with the traffic that a Prometheus has recorded.
 
+mod costs;
 mod fetch;
 mod judge;
 mod matrix;
@@ -33,6 +34,9 @@ pub(crate) fn backtest(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         None => crate::block_on(fetch::fetch(arguments, &options))?,
     };
     anyhow::ensure!(!store.histories.is_empty(), options.nothing_found());
+    if let Err(error) = options.costs.ensure_known(store.histories.values()) {
+        return Ok(output::wrong_usage(error));
+    }
     if let Some(file) = &options.export {
         store.export(file, options.is_anonymous)?;
     }

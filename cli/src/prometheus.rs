@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
-use clap::{ArgMatches, Command};
+use anyhow::{Context, bail, ensure};
+use clap::{ArgAction, ArgMatches, Command};
 use reqwest::StatusCode;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use wva_crds::settings::{Kind, without_password};
 pub(super) use wva_runtime::prometheus::Series;
 use wva_runtime::prometheus::{ClientError, PrometheusConfig, Query, QueryError, RangeSink};
 use wva_runtime::tls::TlsFault;
 
-use crate::arguments::{file_option, option, path_value, value};
+use crate::arguments::{file_option, option, path_value, value, values};
 use crate::output::UnreadableFile;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -28,6 +29,36 @@ pub(super) fn options(command: Command) -> Command {
             "prometheus-ca-file",
             "CA certificates (PEM) to trust for Prometheus, in addition to the system's",
         ))
+        .arg(
+            option("header", "NAME=VALUE", "Header of each query, such as X-Scope-OrgID=team of a tenant")
+                .action(ArgAction::Append)
+                .requires("prometheus"),
+        )
+}
+
+/// Headers of `--header`. Their values may be secret, so no error shows one.
+fn parse_headers(texts: &[&str], has_token: bool) -> anyhow::Result<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    for text in texts {
+        let Some((name, value)) = text.split_once('=') else {
+            bail!("--header: no = after the name: give one such as X-Scope-OrgID=team");
+        };
+        let parsed = name.trim().parse::<HeaderName>();
+        let parsed = parsed.with_context(|| format!("--header: {name:?} is not a name of a header"))?;
+        ensure!(
+            !(has_token && parsed == AUTHORIZATION),
+            "--header names a credential, and --prometheus-token-file a token: use one of them"
+        );
+        let value = HeaderValue::from_str(value.trim());
+        let mut value = value.map_err(|_| {
+            anyhow::anyhow!(
+                "--header: the value of {parsed} has characters that a header cannot have: use ASCII"
+            )
+        })?;
+        value.set_sensitive(true);
+        headers.append(parsed, value);
+    }
+    Ok(headers)
 }
 
 pub(super) struct Prometheus(wva_runtime::prometheus::Prometheus);
@@ -46,6 +77,7 @@ impl Prometheus {
         let token = read("prometheus-token-file")?.map(String::from_utf8).transpose();
         let token =
             token.context("--prometheus-token-file: not a text file; name the file with the token")?;
+        let headers = parse_headers(&values(arguments, "header"), token.is_some())?;
         let ca_path = path_value(arguments, "prometheus-ca-file");
         let client = wva_runtime::prometheus::Prometheus::new(PrometheusConfig {
             base_url: url.to_owned(),
@@ -64,7 +96,7 @@ impl Prometheus {
             ),
             other => anyhow::Error::new(other).context("cannot create the Prometheus client"),
         })?;
-        Ok(Some(Self(client.with_timeout(TIMEOUT))))
+        Ok(Some(Self(client.with_timeout(TIMEOUT).with_headers(headers))))
     }
 
     pub(super) async fn series(&self, expression: &str) -> Result<Vec<Series>, String> {
@@ -145,7 +177,9 @@ mod tests {
 
     fn client(url: &str) -> anyhow::Result<Option<Prometheus>> {
         let command = options(Command::new("doctor"));
-        Prometheus::from_options(&command.get_matches_from(["doctor", "--prometheus", url]))
+        let header = ["--header", "X-Scope-OrgID=team"];
+        let all = [&["doctor", "--prometheus", url][..], &header].concat();
+        Prometheus::from_options(&command.get_matches_from(all))
     }
 
     #[test]
@@ -181,10 +215,27 @@ mod tests {
         assert!(no_certificate.starts_with("--prometheus-ca-file: no PEM"), "{no_certificate}");
     }
 
+    #[test]
+    fn errors_of_headers_show_no_value() {
+        let error = |header: &str, more: &[&str]| {
+            let all = [&["doctor", "--prometheus", "http://p", "--header", header], more].concat();
+            let client = Prometheus::from_options(&options(Command::new("doctor")).get_matches_from(all));
+            client.err().map(|error| format!("{error:#}")).unwrap()
+        };
+        assert!(error("hunter2", &[]).starts_with("--header: no = after the name"));
+        assert!(error("a b=hunter2", &[]).starts_with("--header: \"a b\" is not a name"));
+        let value = error("X-Key=hun\nter2", &[]);
+        assert!(value.contains("the value of x-key") && !value.contains("hun"), "{value}");
+        let token = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        let both = error("Authorization=Basic x", &["--prometheus-token-file", token]);
+        assert!(both.contains("use one of them"), "{both}");
+    }
+
     /// Answers each expression with another kind of response.
     async fn answer(method: Method, uri: Uri, headers: HeaderMap) -> Response {
         assert_eq!(method, Method::GET);
         assert!(headers.get("authorization").is_none());
+        assert_eq!(headers.get("x-scope-orgid").unwrap(), "team");
         let query = uri.query().unwrap_or_default();
         let vector = r#"{"status":"success","data":{"resultType":"vector","result":[
             {"metric":{"pod":"a","odd":"b"},"value":[1,"2.5"]}]}}"#;

@@ -173,6 +173,13 @@ impl Prometheus {
         Self { timeout, ..self }
     }
 
+    /// Sets headers of each query, such as that of a tenant.
+    #[must_use]
+    pub fn with_headers(mut self, headers: reqwest::header::HeaderMap) -> Self {
+        self.connection.headers = headers;
+        self
+    }
+
     /// Sets the length of the longest answer, bytes.
     #[must_use]
     pub fn with_limit(self, limit: usize) -> Self {

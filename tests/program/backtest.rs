@@ -87,13 +87,38 @@ fn tuned_settings_are_an_entry_that_validate_accepts() {
     assert_eq!((&tuned["chosenOn"]["hours"], &tuned["shownOn"]["hours"]), (&json!(4), &json!(2)), "{tuned}");
     let map = scratch.file("tuned.yaml", tuned["configMap"].as_str().unwrap());
     run(&["validate", &map], "").ends(0);
+    // Hours that cannot be judged are not tuned on, and an entry is proposed only on top of a sound calibration.
+    let late = scratch.file("late.jsonl", &calm_hours(6, [0, 8, 0, 0, 0, 2]));
+    let refused = backtest(&["--from", &late, "--tune", "-o", "json"]).ends(1).json();
+    let model = &refused["models"][0];
+    assert!(model["tuned"].is_null() && model["tuningRefused"].is_string(), "{model}");
+    backtest(&["--from", &late, "--tune"]).ends(1).prints(&["no settings proposed: "]);
     let few = scratch.file("hours.jsonl", &lines([0, 10, 0, 0, 0, 0]));
     backtest(&["--from", &few, "--tune"]).ends(0).prints(&["fewer than four hours are judged"]);
+}
+
+/// A file of an export with the GPUs that NVIDIA's exporter counted.
+#[test]
+fn costs_are_of_gpus_that_were_counted() {
+    let scratch = Scratch::new("backtest-gpus");
+    let gpus = "\"gpus\":{\"name\":\"H100\",\"count\":4.0},\"engine\"";
+    let file = scratch.file("week.jsonl", &lines([0, 10, 0, 0, 0, 0]).replacen("\"engine\"", gpus, 1));
+    let json = backtest(&["--from", &file, "-o", "json", "--cost", "nvidia-h100=2.5"]).ends(0).json();
+    let cost = json["models"][0]["policies"][0]["cost"].as_f64().unwrap();
+    assert!((cost - 20.0).abs() < 0.1, "{cost}");
+    backtest(&["--from", &file, "--cost", "H100=2.5"]).ends(0).prints(&["a replica has 4 H100"]);
+    backtest(&["--from", &file, "--cost", "H200=3"]).ends(2).reports(&[
+        "--cost: \"H200\" is neither a model nor a GPU",
+        "acme/secret",
+        "H100",
+    ]);
 }
 
 #[test]
 fn errors_name_file_line_and_option() {
     let scratch = Scratch::new("backtest-errors");
+    let header = ["--prometheus", "http://127.0.0.1:1", "--header", "hunter2"];
+    backtest(&header).ends(1).reports(&["--header: no = after the name"]);
     backtest(&[]).ends(2).reports(&["--prometheus"]);
     backtest(&["--from", &scratch.path("none.jsonl")]).ends(2).reports(&["cannot read"]);
     backtest(&["--prometheus", "ftp://p"]).ends(2).reports(&["--prometheus: \"ftp://p\""]);

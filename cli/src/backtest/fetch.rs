@@ -3,15 +3,16 @@
 mod discover;
 mod refusal;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::ArgMatches;
+use wva_objects::hardware::normalize_accelerator;
 use wva_runtime::prometheus::{Query, QueryError, TimeRange};
 use wva_simulator::backtest::WINDOW;
-use wva_simulator::backtest::history::{Chunk, EngineFacts, ModelKey, Windows};
+use wva_simulator::backtest::history::{Chunk, EngineFacts, Gpus, ModelKey, Windows};
 use wva_simulator::backtest::plan::{Span, Time, estimate};
 use wva_simulator::backtest::scrapes::{Grid, Reduced, Scrapes};
 use wva_simulator::backtest::signals::{Counter, Figure, Selector};
@@ -22,7 +23,7 @@ use super::options::Options;
 use super::store::{Header, Part, Store};
 use crate::output::NoAnswer;
 use crate::progress::Progress;
-use crate::prometheus::{Prometheus, describe};
+use crate::prometheus::{Prometheus, Series, describe};
 
 /// Of a query: a large one reads a day of all pods.
 const TIMEOUT: Duration = Duration::from_mins(2);
@@ -100,7 +101,7 @@ impl Reader<'_> {
 
     #[expect(clippy::print_stderr, reason = "a note before the queries; the answer is the output")]
     fn announce(&self, chunks: &[Span], span: Span) {
-        let queries_of_chunk = 3 + self.discovery.figures().count();
+        let queries_of_chunk = 4 + self.discovery.figures().count();
         let cost = estimate(chunks, self.discovery.count, self.header.interval, queries_of_chunk);
         eprintln!(
             "{} to {}: {:.0} models, {:.0} series; {} queries one after the other, about {:.1} million samples in the \
@@ -121,7 +122,8 @@ impl Reader<'_> {
         let mut models: BTreeMap<ModelKey, Chunk> = BTreeMap::new();
         for (key, Reduced { cells, engine, gap_seconds, gaps, points }) in scrapes.reduce(grid) {
             let windows = Windows { gap_seconds, gaps, ..Windows::default() };
-            let part = Chunk { key: key.clone(), from: chunk.from, cells, windows, engine, points };
+            let part =
+                Chunk { key: key.clone(), from: chunk.from, cells, windows, engine, points, gpus: None };
             models.insert(key, part);
         }
         for (figure, names) in self.discovery.figures() {
@@ -133,7 +135,8 @@ impl Reader<'_> {
             keep(&mut models, figure, sink);
         }
         self.facts(chunk, &scrapes, &mut models).await?;
-        store.queries += 2;
+        self.gpus(chunk, &scrapes, &mut models).await?;
+        store.queries += 3;
         let done = Part { from: chunk.from, to: chunk.to, warning };
         store.add(models.into_values().collect(), done).map_err(ChunkError::Other)
     }
@@ -214,6 +217,50 @@ impl Reader<'_> {
     }
 }
 
+impl Reader<'_> {
+    /// GPUs of the replicas, for costs by accelerator.
+    async fn gpus(
+        &self,
+        chunk: Span,
+        scrapes: &Scrapes,
+        models: &mut BTreeMap<ModelKey, Chunk>,
+    ) -> Result<(), ChunkError> {
+        let expression = Selector::gpus(chunk.seconds());
+        let query = Query { at: Some(to_f64(chunk.to)), is_raw: true, ..Query::now(&expression) };
+        let found = gpus_of_models(&self.client.series_at(&query).await?, &models_of_pods(scrapes));
+        for (key, gpus) in found {
+            if let Some(chunk) = models.get_mut(&key) {
+                chunk.gpus = Some(gpus);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The kind and number that most pods of a model have. `pods`: models by namespace and name of their pods.
+fn gpus_of_models(
+    series: &[Series],
+    pods: &BTreeMap<(String, String), BTreeSet<ModelKey>>,
+) -> BTreeMap<ModelKey, Gpus> {
+    let mut seen: BTreeMap<&ModelKey, BTreeMap<(String, u64), usize>> = BTreeMap::new();
+    for one in series {
+        let label = |own: &str, exported: &str| {
+            Some(one.label(exported)).filter(|name| !name.is_empty()).unwrap_or(one.label(own)).to_owned()
+        };
+        let pod = (label("namespace", "exported_namespace"), label("pod", "exported_pod"));
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "GPUs of a pod")]
+        let kind = (normalize_accelerator(one.label("modelName")), one.value.max(0.0) as u64);
+        for key in pods.get(&pod).into_iter().flatten() {
+            *seen.entry(key).or_default().entry(kind.clone()).or_default() += 1;
+        }
+    }
+    let usual = |kinds: BTreeMap<(String, u64), usize>| {
+        let ((name, count), _) = kinds.into_iter().max_by_key(|(_, pods)| *pods)?;
+        Some(Gpus { name, count: f64::from(u32::try_from(count).unwrap_or(u32::MAX)) })
+    };
+    seen.into_iter().filter_map(|(key, kinds)| Some((key.clone(), usual(kinds)?))).collect()
+}
+
 /// Puts the figures of an answer in their place.
 fn keep(models: &mut BTreeMap<ModelKey, Chunk>, figure: Figure, sink: WindowSink) {
     if figure.is_histogram() {
@@ -266,4 +313,32 @@ fn query_error(error: &QueryError) -> anyhow::Error {
 #[expect(clippy::cast_precision_loss, reason = "times of this century in seconds")]
 fn to_f64(epoch: i64) -> f64 {
     epoch as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpus_are_those_of_most_pods_of_a_model() {
+        let key = ModelKey { namespace: "n".to_owned(), model: "m".to_owned() };
+        let pods: BTreeMap<_, _> = ["a", "b", "c"]
+            .map(|pod| (("n".to_owned(), pod.to_owned()), BTreeSet::from([key.clone()])))
+            .into();
+        let series = |labels: &[(&str, &str)], value| {
+            let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            Series { labels: labels.collect(), value }
+        };
+        let h100 = ("modelName", "NVIDIA H100 80GB HBM3");
+        let exported =
+            [("namespace", "gpu"), ("pod", "x"), ("exported_namespace", "n"), ("exported_pod", "b"), h100];
+        let found = [
+            series(&[("namespace", "n"), ("pod", "a"), h100], 2.0),
+            series(&exported, 2.0),
+            series(&[("namespace", "n"), ("pod", "c"), ("modelName", "NVIDIA L4")], 1.0),
+            series(&[("namespace", "other"), ("pod", "a"), h100], 8.0),
+        ];
+        let gpus = gpus_of_models(&found, &pods);
+        assert_eq!(gpus, BTreeMap::from([(key, Gpus { name: "H100".to_owned(), count: 2.0 })]));
+    }
 }

@@ -1,19 +1,20 @@
 //! Fit, calibration and comparison of each model that was read.
 
 use wva_simulator::backtest::answer::{BacktestReport, Findings, ModelAnswer};
-use wva_simulator::backtest::calibrate::{Calibrated, Calibration, Hour, Refusal, best_first};
-use wva_simulator::backtest::compare::{Fleet, Outcome, compare, policies, setting};
-use wva_simulator::backtest::ensemble::members;
+use wva_simulator::backtest::calibrate::{Calibrated, Calibration, Hour, best_first};
+use wva_simulator::backtest::candidates::Candidates;
+use wva_simulator::backtest::compare::{Fleet, Reconstructions, compare};
+use wva_simulator::backtest::ensemble::Ensemble;
 use wva_simulator::backtest::fit::{Limits, fit};
 use wva_simulator::backtest::history::History;
 use wva_simulator::backtest::plan::Time;
+use wva_simulator::backtest::policies::policies;
 use wva_simulator::backtest::ran::replicas_at_syncs;
+use wva_simulator::backtest::refusal::Refusal;
 use wva_simulator::backtest::requests::Drawer;
-use wva_simulator::backtest::tune::{Tuned, tune};
+use wva_simulator::backtest::tune::{Outcome, tune};
 use wva_simulator::backtest::worst::{self, Worst};
-use wva_simulator::fleet::engine::Engine;
 use wva_simulator::report;
-use wva_simulator::run::Setting;
 use wva_simulator::scenario::spec::Policy;
 
 use super::options::Options;
@@ -73,14 +74,14 @@ fn judge_model(
     };
     progress.count(&name, "calibration");
     let is_worth = calibration.hours.iter().any(|hour| hour.refusal.is_none() && hour.is_busy());
-    let outcomes: Vec<Outcome> = if is_worth {
+    let (mut reconstructions, mut outcomes) = (None, Vec::new());
+    if is_worth {
+        let ensemble = Ensemble::new(history, &drawer, &calibrated, options.objectives);
+        let own = Reconstructions::new(history, &ensemble, options.objectives, fleet);
         let finished = |policy: &str| progress.count(&name, policy);
-        let members = members(&drawer, &calibrated);
-        let calibration = &mut calibrated[0].calibration;
-        compare(history, &members, calibration, options.objectives, fleet, policies, finished)
-    } else {
-        Vec::new()
-    };
+        outcomes = compare(&own, &mut calibrated[0].calibration, policies, finished);
+        reconstructions = Some(own);
+    }
     let Calibrated { fit: fitted, calibration } = &calibrated[0];
     let findings = Findings {
         history,
@@ -90,50 +91,51 @@ fn judge_model(
         objectives: options.objectives,
         fleet,
     };
-    let judged = JudgedModel { history, options, engine: fitted.engine, calibration, fleet };
-    let worst = judged.worst(&outcomes, policies);
+    let judged = JudgedModel { findings, options, reconstructions: reconstructions.as_ref() };
+    let worst = judged.worst(policies);
     let (mut answer, section) = answer(&findings, assumptions, worst.as_ref(), options);
-    if options.is_tuned && is_worth {
-        answer.tuned = judged.tune()?;
-        if answer.tuned.is_none() {
-            answer.assumptions.push("no settings to tune: fewer than four hours are judged".to_owned());
+    if options.is_tuned {
+        match judged.tune()? {
+            Outcome::Proposal(tuned) => answer.tuned = Some(*tuned),
+            Outcome::Refusal(reason) => answer.tuning_refused = Some(reason),
         }
     }
     Ok((answer, section))
 }
 
-/// A history with its engine and its calibration.
+/// Findings with the reconstructions that they are of.
 struct JudgedModel<'a> {
-    history: &'a History,
+    findings: Findings<'a>,
     options: &'a Options,
-    engine: Engine,
-    calibration: &'a Calibration,
-    fleet: Fleet,
+    /// `None`: no hour is worth them.
+    reconstructions: Option<&'a Reconstructions<'a>>,
 }
 
 impl JudgedModel<'_> {
-    fn setting(&self) -> Setting {
-        let requests = self.calibration.requests(&Drawer::new(self.history), 1);
-        setting(self.history, self.engine, requests, self.options.objectives, self.fleet)
-    }
-
     fn is_judged(&self, hour: usize) -> bool {
-        self.calibration.hours.get(hour).is_some_and(|hour| hour.refusal.is_none())
+        self.findings.calibration.hours.get(hour).is_some_and(|hour| hour.refusal.is_none())
     }
 
     /// The worst minutes with their reasons, for a report.
-    fn worst(&self, outcomes: &[Outcome], policies: &[Policy]) -> Option<Worst> {
+    fn worst(&self, policies: &[Policy]) -> Option<Worst> {
         self.options.report.as_ref()?;
-        let mut worst = worst::find(outcomes, |hour| self.is_judged(hour))?;
-        worst::explain(&mut worst, &self.setting(), policies);
+        let mut worst = worst::find(self.findings.outcomes, |hour| self.is_judged(hour))?;
+        worst::explain(&mut worst, self.reconstructions?.best()?, policies);
         Some(worst)
     }
 
-    fn tune(&self) -> anyhow::Result<Option<Tuned>> {
-        let is_judged: Vec<bool> =
-            (0..self.calibration.hours.len()).map(|hour| self.is_judged(hour)).collect();
+    /// Settings from the hours that are judged, if the calibration over all of them is sound.
+    fn tune(&self) -> anyhow::Result<Outcome> {
+        let Findings { history, calibration, outcomes, .. } = self.findings;
+        if !calibration.is_sound() {
+            return Ok(Outcome::Refusal("no hour can be judged, or all together are off".to_owned()));
+        }
+        let Some((reconstructions, ran)) = self.reconstructions.zip(outcomes.first()) else {
+            return Ok(Outcome::Refusal("no hour with requests is judged".to_owned()));
+        };
+        let is_judged: Vec<bool> = (0..calibration.hours.len()).map(|hour| self.is_judged(hour)).collect();
         let goal = 100.0 * self.options.objectives.attainment;
-        Ok(tune(&self.history.key, &self.setting(), &is_judged, goal)?)
+        Ok(tune(&history.key, reconstructions, ran, &is_judged, goal)?)
     }
 }
 
@@ -154,8 +156,7 @@ fn without_latencies(history: &History) -> Calibration {
     let cells_of_hour = (wva_simulator::backtest::HOUR / history.step.max(1)).max(1) as usize;
     let hour = |cells: &[wva_simulator::backtest::history::Cell]| Hour {
         requests: cells.iter().map(|cell| f64::from(cell.arrivals)).sum(),
-        arrangement: 1,
-        plausible: (1, 1),
+        candidates: Candidates::only(1),
         ttft: None,
         itl: None,
         refusal: Some(Refusal::NoLatencies),
@@ -188,5 +189,7 @@ fn assume(history: &History, options: &Options) -> (Fleet, Vec<String>) {
         assumptions
             .push("lengths of requests are exponential: the servers export no histogram of them".to_owned());
     }
-    (Fleet { cost: options.cost_of(&history.key), min: 1, max, start }, assumptions)
+    let (cost, assumed) = options.costs.of(history);
+    assumptions.extend(assumed);
+    (Fleet { cost, min: 1, max, start }, assumptions)
 }

@@ -63,6 +63,32 @@ impl RangeSink for ScrapeSink {
     }
 }
 
+/// Times between two scrapes of a pod, seconds.
+#[derive(Default)]
+pub(super) struct IntervalSink(Vec<f64>);
+
+impl IntervalSink {
+    /// The median.
+    pub(super) fn median(self) -> Option<f64> {
+        median(self.0)
+    }
+}
+
+impl RangeSink for IntervalSink {
+    type Labels = Labels;
+
+    fn push_range(&mut self, series: RangeSeries<Labels>) {
+        self.0
+            .extend(series.samples.windows(2).map(|pair| pair[1].at - pair[0].at).filter(|time| *time > 0.0));
+    }
+}
+
+/// `None` without values.
+pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
 /// Increases by window, of each model and bound.
 pub(super) struct WindowSink {
     span: Span,
@@ -194,6 +220,16 @@ mod tests {
         };
         sink.push_range(RangeSeries { labels, samples: vec![Sample { at: 60.0, value: 5.0 }] });
         assert_eq!(sink.0.samples(), 2, "a part of what the series without a priority counts");
+    }
+
+    #[test]
+    fn pods_that_are_new_have_the_interval_of_all() {
+        let mut sink = IntervalSink::default();
+        sink.push_range(series("", &[(900.0, 1.0), (915.0, 1.0), (930.0, 1.0)]));
+        sink.push_range(series("", &[(1200.0, 1.0), (1215.0, 1.0)]));
+        sink.push_range(series("", &[(1200.0, 1.0)]));
+        assert_eq!(sink.median(), Some(15.0));
+        assert_eq!(IntervalSink::default().median(), None);
     }
 
     #[test]

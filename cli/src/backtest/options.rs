@@ -1,6 +1,5 @@
 //! Command line of `wva backtest`.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,11 +7,11 @@ use anyhow::{Context, bail, ensure};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use wva_crds::GoDuration;
 use wva_crds::settings::Kind;
-use wva_simulator::backtest::history::ModelKey;
 use wva_simulator::backtest::plan::Span;
 use wva_simulator::backtest::signals::Selector;
 use wva_simulator::measure::Objectives;
 
+use super::costs::Costs;
 use crate::arguments::{
     file_option, flag, namespace_option, option, output_option, path_value, value, values,
 };
@@ -29,7 +28,8 @@ than a million samples, and one query runs at a time.
 
 Examples:
   wva backtest --prometheus http://localhost:9090 --for 7d
-  wva backtest --prometheus http://localhost:9090 -n prod --cost 2.5 --report page.html
+  wva backtest --prometheus http://localhost:9090 --cost H100=2.5 --cost L4=0.8
+  wva backtest --prometheus http://localhost:9090 -n prod --report page.html
   wva backtest --prometheus http://localhost:9090 --cache week.jsonl
   wva backtest --prometheus http://localhost:9090 --export week.jsonl --anonymous
   wva backtest --from week.jsonl --ttft-slo 2s --itl-slo 50ms
@@ -50,9 +50,7 @@ pub(super) struct Options {
     pub(super) objectives: Objectives,
     /// Shares of the requests to keep, percent.
     pub(super) targets: Vec<f64>,
-    /// Cost of a replica for an hour, of all models and by the name of a model.
-    pub(super) cost: f64,
-    pub(super) costs: BTreeMap<String, f64>,
+    pub(super) costs: Costs,
     /// Time from a decision to a serving replica, seconds. Default: as measured.
     pub(super) start: Option<f64>,
     pub(super) max_replicas: Option<u32>,
@@ -88,8 +86,8 @@ pub(super) fn command() -> Command {
         .arg(
             option(
                 "cost",
-                "[MODEL=]COST",
-                "Cost of a replica for an hour, of all models or of one; default: 1",
+                "[NAME=]COST",
+                "Cost of a replica for an hour, of all models or of one, or of a GPU such as H100; default: 1",
             )
             .action(ArgAction::Append),
         );
@@ -144,7 +142,6 @@ impl Options {
         if let Some(url) = value(arguments, "prometheus") {
             Kind::Url.parse(url).context("--prometheus")?;
         }
-        let (cost, costs) = parse_costs(&values(arguments, "cost"))?;
         let targets = parse_targets(arguments)?;
         let step = duration("step")?.map(parse_step).transpose()?;
         let until = value(arguments, "until").map(|text| {
@@ -165,8 +162,7 @@ impl Options {
                 attainment: targets.first().map_or(0.99, |target| target / 100.0),
             },
             targets: if targets.is_empty() { vec![95.0, 99.0] } else { targets },
-            cost,
-            costs,
+            costs: Costs::parse(&values(arguments, "cost"))?,
             start: duration("start")?.map(|start| start.as_secs_f64()),
             max_replicas: arguments.get_one::<u32>("max-replicas").copied(),
             max_seqs: arguments.get_one::<u32>("max-seqs").map(|n| *n as usize),
@@ -187,10 +183,6 @@ impl Options {
         let to = self.until.unwrap_or(now);
         let from = to - i64::try_from(self.length.as_secs()).unwrap_or(0);
         Span { from, to }.aligned()
-    }
-
-    pub(super) fn cost_of(&self, key: &ModelKey) -> f64 {
-        self.costs.get(&key.model).copied().unwrap_or(self.cost)
     }
 
     pub(super) fn nothing_found(&self) -> String {
@@ -241,22 +233,6 @@ fn parse_step(step: Duration) -> anyhow::Result<u32> {
     Ok(step)
 }
 
-fn parse_costs(texts: &[&str]) -> anyhow::Result<(f64, BTreeMap<String, f64>)> {
-    let (mut all, mut by_model) = (1.0, BTreeMap::new());
-    for text in texts {
-        let (model, cost) = text.rsplit_once('=').map_or((None, *text), |(model, cost)| (Some(model), cost));
-        let cost: Option<f64> = cost.parse().ok().filter(|cost: &f64| cost.is_finite() && *cost >= 0.0);
-        let Some(cost) = cost else {
-            bail!("--cost: {text:?} is not a cost: give one such as 2.5 or llama=2.5");
-        };
-        match model {
-            Some(model) => drop(by_model.insert(model.to_owned(), cost)),
-            None => all = cost,
-        }
-    }
-    Ok((all, by_model))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,15 +243,8 @@ mod tests {
     }
 
     #[test]
-    fn reads_days_costs_and_spans() {
-        let options =
-            read(&["--for", "2d", "--cost", "2.5", "--cost", "a/b=4", "--until", "2026-11-30T12:01:00Z"])
-                .unwrap();
-        let key = |model: &str| ModelKey { namespace: "n".to_owned(), model: model.to_owned() };
-        assert!(
-            (options.cost_of(&key("a/b")) - 4.0).abs() < 1e-9
-                && (options.cost_of(&key("c")) - 2.5).abs() < 1e-9
-        );
+    fn reads_days_and_spans() {
+        let options = read(&["--for", "2d", "--cost", "2.5", "--until", "2026-11-30T12:01:00Z"]).unwrap();
         let span = options.span(0);
         assert_eq!((span.seconds(), span.to % 300), (2 * 86_400, 0));
         assert_eq!(options.targets, [95.0, 99.0]);

@@ -204,6 +204,7 @@ fn whole(key: ModelKey, history: &History) -> Chunk {
         windows: history.windows.clone(),
         engine: history.engine,
         points: history.points.clone(),
+        gpus: history.gpus.clone(),
     }
 }
 

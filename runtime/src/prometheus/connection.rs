@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::header::HOST;
+use reqwest::header::{HOST, HeaderMap};
 use reqwest::{Client, RequestBuilder, Url};
 use rustls::pki_types::DnsName;
 use tokio::sync::Mutex as AsyncMutex;
@@ -71,6 +71,7 @@ pub struct Session {
     endpoint: Url,
     /// If the endpoint has the server name in place of the host.
     host: Option<String>,
+    headers: HeaderMap,
     is_interactive: bool,
 }
 
@@ -87,6 +88,7 @@ impl Session {
         } else {
             self.http.post(endpoint).form(&query)
         };
+        request = request.headers(self.headers.clone());
         if let Some(host) = &self.host {
             request = request.header(HOST, host);
         }
@@ -101,6 +103,8 @@ pub(super) struct Connection {
     config: PrometheusConfig,
     endpoint: Url,
     host: Option<String>,
+    /// Of each query, in addition.
+    pub(super) headers: HeaderMap,
     /// Locked during a read.
     pub(super) files: Arc<AsyncMutex<Files>>,
     current: Arc<Mutex<ClientAndToken>>,
@@ -128,7 +132,7 @@ impl Connection {
             (token, _) => Ok((files.http.clone(), token.clone())),
         };
         let (files, current) = (Arc::new(AsyncMutex::new(files)), Arc::new(Mutex::new(current)));
-        Ok(Self { config, endpoint, host, files, current })
+        Ok(Self { config, endpoint, host, headers: HeaderMap::new(), files, current })
     }
 
     pub(super) async fn session(&self) -> Result<Session, QueryError> {
@@ -144,7 +148,8 @@ impl Connection {
         }
         let (http, token) = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         let (endpoint, host) = (self.endpoint.clone(), self.host.clone());
-        Ok(Session { http, token, endpoint, host, is_interactive: self.config.is_interactive })
+        let (headers, is_interactive) = (self.headers.clone(), self.config.is_interactive);
+        Ok(Session { http, token, endpoint, host, headers, is_interactive })
     }
 }
 

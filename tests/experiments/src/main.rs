@@ -81,6 +81,9 @@ enum Task {
         /// Only the scenarios whose names contain this
         #[arg(long)]
         only: Option<String>,
+        /// Policy of the scenarios that ran, in place of the HPA
+        #[arg(long, conflicts_with_all = ["week", "parts"])]
+        ran: Option<String>,
         /// A week of 20 models in place of the traces: time, queries, samples and memory
         #[arg(long)]
         week: bool,
@@ -222,7 +225,9 @@ impl Task {
             Self::BenchBacktest { parts: true, only, .. } => {
                 Box::pin(std::future::ready(backtest::run_parts(only.as_deref())))
             }
-            Self::BenchBacktest { only, folder, .. } => Box::pin(backtest::run(wva, only.as_deref(), folder)),
+            Self::BenchBacktest { only, ran, folder, .. } => {
+                Box::pin(backtest::run(wva, only.as_deref(), ran.as_deref(), folder))
+            }
             Self::Bench => Box::pin(bench::idle::run(wva)),
             Self::BenchIdle { lasts } => Box::pin(bench::idle_fleet::run(wva, *lasts)),
             Self::BenchAdmission { criterion, folder } => {

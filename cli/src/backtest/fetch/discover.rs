@@ -7,11 +7,14 @@ use wva_runtime::prometheus::{Query, Series};
 use wva_simulator::backtest::plan::{SeriesCount, Span};
 use wva_simulator::backtest::signals::{Counter, Figure, Selector};
 
+use super::super::matrix::{IntervalSink, median};
 use super::super::options::Options;
 use super::super::store::Header;
 use super::{query_error, to_f64};
 use crate::prometheus::Prometheus;
 
+/// Cells of longer intervals are whole windows, and nothing tells then what is lost within them, seconds.
+const LONGEST_INTERVAL: f64 = 200.0;
 /// Times at which the series are counted.
 const PROBES: i64 = 4;
 
@@ -46,17 +49,17 @@ impl Discovery {
             let found = look(selector.discovery(&all, 600)).await?;
             names.extend(found.iter().map(|series| series.label("__name__").to_owned()));
             count = greatest(count, counted(&found, &counters));
-            let scrapes = look(selector.scrapes()).await?;
-            intervals
-                .extend(scrapes.first().map(|series| series.value).filter(|n| *n > 0.0).map(|n| 600.0 / n));
+            let scrapes = selector.scrapes();
+            let query = Query { at: Some(to_f64(at)), is_raw: true, ..Query::now(&scrapes) };
+            let answer = client.samples(&query, IntervalSink::default).await;
+            intervals.extend(answer.map_err(|error| query_error(&error))?.0.median());
         }
         let figures = Figure::ALL.into_iter().filter_map(|figure| {
             let own: Vec<String> = figure.metrics().into_iter().filter(|name| names.contains(name)).collect();
             (!own.is_empty()).then(|| (figure, one_of_each_server(own)))
         });
         let figures = figures.collect();
-        intervals.sort_by(f64::total_cmp);
-        Ok(Self { figures, names, count, interval: intervals.get(intervals.len() / 2).copied() })
+        Ok(Self { figures, names, count, interval: median(intervals) })
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
@@ -72,7 +75,7 @@ impl Discovery {
         let interval = options.step.map(f64::from).or(self.interval);
         let Some(interval) = interval else { anyhow::bail!(options.nothing_found()) };
         ensure!(
-            interval < 250.0,
+            interval < LONGEST_INTERVAL,
             "the samples are {interval:.0} s apart: an hour would have too few of them. Does this URL \
              serve downsampled data (Thanos)? Choose a time of which raw samples are kept, or name a store that has them"
         );

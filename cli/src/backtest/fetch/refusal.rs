@@ -39,10 +39,7 @@ pub(super) fn remedy(error: &QueryError) -> Option<String> {
     }
     let text = message.to_lowercase();
     (text.contains("no org id") || text.contains("x-scope-orgid")).then(|| {
-        format!(
-            "Mimir asks for a tenant ({status}): {message}; name the URL of a gateway that sets X-Scope-OrgID, such as \
-             that of your Grafana data source"
-        )
+        format!("Mimir asks for a tenant ({status}): {message}; name it with --header X-Scope-OrgID=TENANT")
     })
 }
 

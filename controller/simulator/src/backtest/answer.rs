@@ -5,10 +5,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::HOUR;
-use super::calibrate::{Calibration, Error, Hour};
-use super::compare::{Fleet, Outcome, RAN, WVA};
+use super::calibrate::{Calibration, Hour};
+use super::candidates::arrangement;
+use super::compare::{Fleet, Outcome};
 use super::fit::Fit;
 use super::history::{History, ModelKey};
+use super::policies::{RAN, WVA};
+use super::refusal::Error;
+use super::refused_figure::RefusedFigure;
 use super::shares::Shares;
 use super::tune::Tuned;
 use crate::measure::Objectives;
@@ -56,15 +60,18 @@ pub struct ModelAnswer {
     pub engine: Option<FittedEngine>,
     /// What no series shows, and what was assumed.
     pub assumptions: Vec<String>,
-    /// Policies with a verdict over the hours that are judged, first what ran. Empty: no hour is judged.
+    /// Policies with a verdict on a figure over the hours that are judged, first what ran. Empty: no hour is judged.
     pub policies: Vec<PolicyAnswer>,
-    /// Policies without a verdict.
-    pub no_verdict: Vec<RefusedPolicy>,
+    /// Figures without a verdict.
+    pub no_verdict: Vec<RefusedFigure>,
     /// Hours in which wva would have kept less than what ran.
     pub worse: Vec<WorseHour>,
     /// Settings chosen on the first part of the history, of `--tune`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tuned: Option<Tuned>,
+    /// Why `--tune` proposes none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tuning_refused: Option<String>,
     /// Calibration by hour.
     pub calibration: Vec<HourAnswer>,
 }
@@ -109,37 +116,27 @@ pub struct FittedEngine {
 pub struct PolicyAnswer {
     /// Its name.
     pub name: String,
-    /// Simulated share of the requests within both objectives, percent.
-    pub attainment: f64,
-    /// Least of the reconstructions that the data does not tell apart, percent.
+    /// Simulated share of the requests within both objectives, percent. Absent, with the next two shares: no verdict.
+    pub attainment: Option<f64>,
+    /// Least that the data allows, percent.
     pub attainment_from: f64,
     /// Greatest.
     pub attainment_to: f64,
     /// Within the objective for first tokens, percent.
-    pub ttft: f64,
+    pub ttft: Option<f64>,
     /// Within the objective between tokens, percent.
-    pub itl: f64,
-    /// Hours of replicas, starting ones included.
-    pub replica_hours: f64,
+    pub itl: Option<f64>,
+    /// Hours of replicas, starting ones included. Absent, with their cost: no verdict.
+    pub replica_hours: Option<f64>,
     /// Their cost.
-    pub cost: f64,
-    /// Least cost of the reconstructions that the data does not tell apart.
+    pub cost: Option<f64>,
+    /// Least cost that the data allows.
     pub cost_from: f64,
     /// Greatest.
     pub cost_to: f64,
-    /// Replicas of a fixed fleet.
+    /// Replicas of a fixed fleet. Absent, too: no verdict on its cost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u32>,
-}
-
-/// A policy without a verdict.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct RefusedPolicy {
-    /// Its name.
-    pub name: String,
-    /// Why there is none.
-    pub reason: String,
 }
 
 /// An hour in which wva would have kept less than what ran.
@@ -230,8 +227,7 @@ impl ModelAnswer {
         let overall = calibration.overall_error();
         let has_verdict = busy > 0 && calibration.is_sound();
         let outcomes = if has_verdict { findings.outcomes } else { &[] };
-        let sure = outcomes.iter().filter(|outcome| outcome.doubt.is_none());
-        let doubted = outcomes.iter().filter_map(|o| Some((o, o.doubt?)));
+        let sure = outcomes.iter().filter(|outcome| !outcome.doubts.is_refused());
         Self {
             key: history.key.clone(),
             requests: calibration.hours.iter().map(|hour| hour.requests).sum(),
@@ -244,11 +240,10 @@ impl ModelAnswer {
             engine: findings.fit.map(FittedEngine::new),
             assumptions,
             policies: sure.map(|o| PolicyAnswer::new(o, findings.fleet.cost)).collect(),
-            no_verdict: doubted
-                .map(|(o, doubt)| RefusedPolicy { name: o.name.clone(), reason: doubt.to_string() })
-                .collect(),
+            no_verdict: outcomes.iter().flat_map(RefusedFigure::all).collect(),
             worse: if has_verdict { findings.worse() } else { Vec::new() },
             tuned: None,
+            tuning_refused: None,
             calibration: calibration
                 .hours
                 .iter()
@@ -274,19 +269,21 @@ impl ModelAnswer {
 impl PolicyAnswer {
     fn new(outcome: &Outcome, cost: f64) -> Self {
         let counts = &outcome.counts;
-        let percent = |good: f64| 100.0 * good / counts.arrived;
+        let doubts = &outcome.doubts;
+        let percent = |good: f64| doubts.share.is_none().then(|| 100.0 * good / counts.arrived);
+        let hours = doubts.cost.is_none().then_some(counts.replica_hours);
         Self {
             name: outcome.name.clone(),
             attainment: percent(counts.good),
-            attainment_from: 100.0 * outcome.range.0,
-            attainment_to: 100.0 * outcome.range.1,
+            attainment_from: 100.0 * outcome.ranges.share.0,
+            attainment_to: 100.0 * outcome.ranges.share.1,
             ttft: percent(counts.ttft_kept),
             itl: percent(counts.itl_kept),
-            replica_hours: counts.replica_hours,
-            cost: cost * counts.replica_hours,
-            cost_from: cost * outcome.hours_range.0,
-            cost_to: cost * outcome.hours_range.1,
-            size: outcome.size,
+            replica_hours: hours,
+            cost: hours.map(|hours| cost * hours),
+            cost_from: cost * outcome.ranges.hours.0,
+            cost_to: cost * outcome.ranges.hours.1,
+            size: outcome.size.filter(|_| doubts.cost.is_none()),
         }
     }
 }
@@ -306,13 +303,12 @@ impl FittedEngine {
 }
 
 fn hour_answer(history: &History, index: usize, hour: &Hour) -> HourAnswer {
-    let arrangement = super::arrangement::ARRANGEMENTS.get(hour.arrangement);
     HourAnswer {
         from: start_of(history, index),
         requests: hour.requests,
         ttft: hour.ttft.map(Comparison::from),
         itl: hour.itl.map(Comparison::from),
-        arrangement: arrangement.map(ToString::to_string).unwrap_or_default(),
+        arrangement: arrangement(hour.candidates.best).to_string(),
         refused: hour.refusal.map(|refusal| refusal.to_string()),
     }
 }
@@ -349,7 +345,7 @@ impl Findings<'_> {
 
     /// The worst first, at most ten.
     fn worse(&self) -> Vec<WorseHour> {
-        let outcome = |name: &str| self.outcomes.iter().find(|o| o.name == name && o.doubt.is_none());
+        let outcome = |name: &str| self.outcomes.iter().find(|o| o.name == name && o.doubts.share.is_none());
         let Some((ran, wva)) = outcome(RAN).zip(outcome(WVA)) else { return Vec::new() };
         let hour = |index: usize| {
             let [ran, wva] = [ran, wva].map(|outcome| outcome.hour(index));

@@ -4,10 +4,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::arrangement::{ARRANGEMENTS, Arrangement};
+use super::arrangement::ARRANGEMENTS;
+use super::candidates::{Candidates, Fitness, arrangement};
 use super::fit::{FIT_ERROR, Fit};
 use super::history::{Histogram, History, Windows};
 use super::ran;
+use super::refusal::{Error, MAX_ERROR, Refusal};
 use super::requests::Drawer;
 use super::shares::Shares;
 use super::{HOUR, WINDOW};
@@ -16,9 +18,6 @@ use crate::fleet::server::Request;
 use crate::measure::Objectives;
 use crate::study::run_on_all_cores;
 
-/// Greatest error of a share with which an hour is judged, and that of all judged hours together: 2 points, or chance
-/// ([`Error::tolerance`]).
-pub const MAX_ERROR: f64 = 0.02;
 /// Hours with fewer requests count for the cost only.
 pub const FEWEST_REQUESTS: f64 = 20.0;
 /// Greatest share of missing scrapes of an hour.
@@ -33,110 +32,13 @@ const ENOUGH_REQUESTS: f64 = 60_000.0;
 /// See [`ENOUGH_REQUESTS`].
 const MOST_DRAWS: u64 = 4;
 
-/// Why an hour is not judged.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Refusal {
-    /// Scrapes are missing.
-    Gap {
-        /// Share of the replicas' time, 0 to 1.
-        missing: f64,
-    },
-    /// The servers export no histogram of first tokens, or no counts of the hour.
-    NoLatencies,
-    /// Counters disagree: requests with a first token, and requests that arrived.
-    Counters {
-        /// Arrived.
-        arrived: f64,
-        /// With a first token.
-        first_tokens: f64,
-    },
-    /// The simulation does not show the measured share within the objective for first tokens.
-    Ttft(Error),
-    /// The same between tokens.
-    Itl(Error),
-    /// The simulation does not show the measured mean time between tokens, seconds.
-    Gaps(Error),
-    /// Arrangements that the measured latencies do not tell apart lead to different results.
-    Bursts {
-        /// Least share of a policy within the objectives, 0 to 1.
-        least: f64,
-        /// Greatest share.
-        most: f64,
-    },
-}
-
-impl std::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let percent = |share: f64| 100.0 * share;
-        match self {
-            Self::Gap { missing } => write!(f, "{:.0} % of the scrapes are missing", percent(*missing)),
-            Self::NoLatencies => f.write_str("the servers counted no times to the first token"),
-            Self::Counters { arrived, first_tokens } => write!(
-                f,
-                "the counters disagree: {arrived:.0} requests arrived, and {first_tokens:.0} got a first token"
-            ),
-            Self::Ttft(e) => write!(
-                f,
-                "{:.1} % of the first tokens came in time, and {:.1} % do in the simulation: bursts within a scrape \
-                 interval, or an engine of another kind",
-                percent(e.measured),
-                percent(e.simulated)
-            ),
-            Self::Itl(e) => write!(
-                f,
-                "{:.1} % of the requests kept the time between tokens, and {:.1} % do in the simulation",
-                percent(e.measured),
-                percent(e.simulated)
-            ),
-            Self::Gaps(e) => write!(
-                f,
-                "the mean time between tokens was {:.1} ms, and is {:.1} ms in the simulation",
-                1000.0 * e.measured,
-                1000.0 * e.simulated
-            ),
-            Self::Bursts { least, most } => write!(
-                f,
-                "bursts within a scrape interval decide: {:.1} to {:.1} % of the requests are within the objectives in \
-                 reconstructions that fit the data as well",
-                percent(*least),
-                percent(*most)
-            ),
-        }
-    }
-}
-
-/// A figure as measured and as simulated.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Error {
-    /// As measured.
-    pub measured: f64,
-    /// As simulated.
-    pub simulated: f64,
-    /// Greatest difference at the bounds next to the objective.
-    pub error: f64,
-    /// Standard deviation between draws of the requests.
-    pub chance: f64,
-}
-
-impl Error {
-    /// Greatest error with which an hour is judged: at least [`MAX_ERROR`], and two standard errors, of the requests and
-    /// between draws of them.
-    fn tolerance(self, requests: f64) -> f64 {
-        let share = self.measured.clamp(0.01, 0.99);
-        let of_requests = (share * (1.0 - share) / requests.max(1.0)).sqrt();
-        MAX_ERROR.max(2.0 * of_requests).max((2.0 * self.chance).min(2.0 * MAX_ERROR))
-    }
-}
-
 /// An hour of a history; the last one perhaps in part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hour {
     /// Requests that arrived.
     pub requests: f64,
-    /// Index of the best arrangement in [`ARRANGEMENTS`].
-    pub arrangement: usize,
-    /// The smoothest and the burstiest that fit as well.
-    pub plausible: (usize, usize),
+    /// Arrangements of its requests.
+    pub candidates: Candidates,
     /// Share within the objective for first tokens, 0 to 1.
     pub ttft: Option<Error>,
     /// The same between tokens.
@@ -199,24 +101,26 @@ impl Calibration {
     /// Requests with the best arrangement of each hour.
     #[must_use]
     pub fn requests(&self, drawer: &Drawer<'_>, seed: u64) -> Arc<[Request]> {
-        drawer.draw(|hour| self.arrangement(hour, |h| h.arrangement), seed)
+        self.draw(drawer, |own| own.best, seed)
     }
 
-    /// Requests with the smoothest and the burstiest arrangements that fit as well. `None`: they are the best ones.
+    /// Requests with the other arrangements that stand for what the data allows. Empty: the best ones are certain.
     #[must_use]
-    pub fn extremes(&self, drawer: &Drawer<'_>) -> Option<[Arc<[Request]>; 2]> {
-        let is_known = self.hours.iter().all(|h| h.plausible == (h.arrangement, h.arrangement));
-        (!is_known).then(|| {
-            [
-                drawer.draw(|hour| self.arrangement(hour, |h| h.plausible.0), 1),
-                drawer.draw(|hour| self.arrangement(hour, |h| h.plausible.1), 1),
-            ]
-        })
+    pub fn others(&self, drawer: &Drawer<'_>) -> Vec<Arc<[Request]>> {
+        if self.hours.iter().all(|hour| hour.candidates.is_certain()) {
+            return Vec::new();
+        }
+        let all: [fn(&Candidates) -> usize; 4] =
+            [|own| own.smoothest, |own| own.burstiest, |own| own.early, |own| own.late];
+        let is_new = |of: &fn(&Candidates) -> usize| {
+            self.hours.iter().any(|hour| of(&hour.candidates) != hour.candidates.best)
+        };
+        all.into_iter().filter(is_new).map(|of| self.draw(drawer, of, 1)).collect()
     }
 
-    fn arrangement(&self, hour: usize, of: fn(&Hour) -> usize) -> Arrangement {
-        let index = self.hours.get(hour).map_or(1, of);
-        ARRANGEMENTS.get(index).copied().unwrap_or(Arrangement::Random)
+    fn draw(&self, drawer: &Drawer<'_>, of: fn(&Candidates) -> usize, seed: u64) -> Arc<[Request]> {
+        let index = |hour: usize| self.hours.get(hour).map_or(1, |hour| of(&hour.candidates));
+        drawer.draw(|hour| arrangement(index(hour)), seed)
     }
 }
 
@@ -310,6 +214,17 @@ impl Simulated {
         Self { sum, draws }
     }
 
+    /// How the first tokens compare with the measured ones.
+    fn fitness(&self, measured: &Histogram, windows: &Range<usize>, objective: f64) -> Fitness {
+        let both = Shares::new(&self.sum.ttft, windows.clone()).zip(Shares::new(measured, windows.clone()));
+        let Some((own, real)) = both else {
+            return Fitness { distance: f64::INFINITY, surplus: (0.0, 0.0) };
+        };
+        let (simulated, measured) = (own.within(objective), real.within(objective));
+        let (low, high) = (simulated.0 - measured.0, simulated.1 - measured.1);
+        Fitness { distance: own.distance(&real), surplus: (low.min(high), low.max(high)) }
+    }
+
     /// Standard deviation between draws of a share within the objective.
     fn chance(&self, of: fn(&Windows) -> &Histogram, windows: &Range<usize>, objective: f64) -> f64 {
         let share = |draw: &Windows| Some(Shares::new(of(draw), windows.clone())?.within(objective).0);
@@ -329,38 +244,28 @@ fn hour(history: &History, simulated: &[Simulated], objectives: Objectives, inde
     let own = || history.cells.iter().take(windows.end * cells).skip(windows.start * cells);
     let sum = |value: fn(&super::history::Cell) -> f32| own().map(|cell| f64::from(value(cell))).sum::<f64>();
     let requests = sum(|c| c.arrivals);
-    let measured = Shares::new(&history.windows.ttft, windows.clone());
-    let distances: Vec<f64> = simulated
-        .iter()
-        .map(|own| match (Shares::new(&own.sum.ttft, windows.clone()), &measured) {
-            (Some(own), Some(measured)) => own.distance(measured),
-            _ => f64::INFINITY,
-        })
-        .collect();
-    let best = distances.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1)).map_or(1, |(i, _)| i);
+    let fitness: Vec<Fitness> =
+        simulated.iter().map(|own| own.fitness(&history.windows.ttft, &windows, objectives.ttft)).collect();
     // Within the error of a sample of this size (Kolmogorov, 95 %) an arrangement fits as well.
-    let tolerance = (1.36 / requests.max(1.0).sqrt()).max(0.01);
-    let fits = |distance: &f64| *distance <= distances[best] + tolerance;
-    let plausible =
-        (distances.iter().position(fits).unwrap_or(best), distances.iter().rposition(fits).unwrap_or(best));
-    let compared = |of: fn(&Windows) -> &Histogram, objective: f64| {
+    let candidates = Candidates::new(&fitness, (1.36 / requests.max(1.0).sqrt()).max(0.01));
+    let best = candidates.best;
+    let compared = |index: usize, of: fn(&Windows) -> &Histogram, objective: f64| {
         let real = Shares::new(of(&history.windows), windows.clone())?;
-        let own = Shares::new(of(&simulated[best].sum), windows.clone())?;
+        let own = Shares::new(of(&simulated[index].sum), windows.clone())?;
         let (low, high) = real.within(objective);
         let (least, most) = own.within(objective);
         Some(Error {
             measured: f64::midpoint(low, high),
             simulated: f64::midpoint(least, most),
             error: own.error_at(&real, objective),
-            chance: simulated[best].chance(of, &windows, objective),
+            chance: simulated[index].chance(of, &windows, objective),
         })
     };
     let mut hour = Hour {
         requests,
-        arrangement: best,
-        plausible,
-        ttft: compared(|w| &w.ttft, objectives.ttft),
-        itl: compared(|w| &w.request_gap, objectives.itl),
+        candidates,
+        ttft: compared(best, |w| &w.ttft, objectives.ttft),
+        itl: compared(best, |w| &w.request_gap, objectives.itl),
         refusal: None,
     };
     let (missing, held) = (sum(|c| c.missing), sum(|c| c.replicas + c.missing));
@@ -368,7 +273,11 @@ fn hour(history: &History, simulated: &[Simulated], objectives: Objectives, inde
         hour.refusal = Some(Refusal::Gap { missing: missing / held });
     } else if hour.is_busy() {
         let gaps = history.windows.mean_gap(&windows).zip(simulated[best].sum.mean_gap(&windows));
-        hour.refusal = refusal(&hour, sum(|c| c.first_tokens), gaps);
+        let beyond = candidates.beyond(&fitness).and_then(|(off, nearest)| {
+            let error = compared(nearest, |w| &w.ttft, objectives.ttft)?;
+            (off > error.chance_of(requests)).then_some(Refusal::OneSided(error))
+        });
+        hour.refusal = refusal(&hour, sum(|c| c.first_tokens), gaps).or(beyond);
     }
     hour
 }

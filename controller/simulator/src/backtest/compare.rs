@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
-use super::calibrate::{Calibration, MAX_ERROR, Refusal};
-use super::ensemble::Member;
+use super::calibrate::Calibration;
+use super::ensemble::{Ensemble, Member};
 use super::history::History;
-use super::verdict::{self, Doubt};
+use super::policies::{RAN, WVA};
+use super::refusal::{MAX_ERROR, Refusal};
+use super::verdict::{self, Doubts, RanFigures, Ranges, range};
 use super::{HOUR, ran};
 use crate::fleet::engine::Engine;
 use crate::fleet::server::Request;
@@ -34,11 +34,6 @@ pub struct Fleet {
     pub start: f64,
 }
 
-/// Name of the replicas that ran, among the policies.
-pub const RAN: &str = "what ran";
-/// Name of wva as its chart installs it.
-pub const WVA: &str = "wva, default";
-
 /// Counts of a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
@@ -61,16 +56,14 @@ pub struct Outcome {
     pub name: String,
     /// Counts over the hours that are judged.
     pub counts: Counts,
-    /// Least and greatest share within the objectives over the reconstructions, 0 to 1.
-    pub range: (f64, f64),
-    /// Least and greatest replica hours over the reconstructions.
-    pub hours_range: (f64, f64),
+    /// Least and greatest figures that the data allows.
+    pub ranges: Ranges,
     /// Replicas, if it is a fixed number.
     pub size: Option<u32>,
     /// Minutes of the whole history.
     pub minutes: Vec<Minute>,
-    /// Why it has no verdict. `None`: it has one.
-    pub doubt: Option<Doubt>,
+    /// Why a figure has no verdict.
+    pub doubts: Doubts,
 }
 
 impl Outcome {
@@ -101,57 +94,8 @@ impl Counts {
         self.good += f64::from(minute.good);
         self.ttft_kept += f64::from(minute.ttft_kept);
         self.itl_kept += f64::from(minute.itl_kept);
-        self.replica_hours += minute.current.iter().map(|n| f64::from(*n)).sum::<f64>() / 60.0;
+        self.replica_hours += replicas(minute) / 60.0;
     }
-}
-
-/// wva with an entry, and the settings of its chart.
-///
-/// # Errors
-/// The entry is not valid.
-pub(super) fn wva_policy(name: &str, entry: &Value) -> Result<spec::Policy, serde_json::Error> {
-    let ten = json!([{"type": "Pods", "value": 10, "periodSeconds": 150}]);
-    serde_json::from_value(json!({"name": name, "wva": {
-        "saturation": entry, "interval": "15s", "fetchInterval": "15s",
-        "behavior": {"scaleUp": {"policies": ten}, "scaleDown": {"stabilizationWindowSeconds": 60, "policies": ten}}}}))
-}
-
-/// Entry with the objectives.
-pub(super) fn stated(objectives: Objectives) -> Value {
-    json!({
-        "analyzerName": "throughput",
-        "ttftSlo": millis(objectives.ttft),
-        "itlSlo": millis(objectives.itl),
-    })
-}
-
-/// The policies to compare, with the objectives and the share that are stated.
-///
-/// # Errors
-/// A policy cannot be read: the objectives are out of range.
-pub fn policies(objectives: Objectives, targets: &[f64]) -> Result<Vec<spec::Policy>, serde_json::Error> {
-    let mut all = vec![wva_policy(WVA, &json!({"analyzerName": "throughput"}))?];
-    for target in targets {
-        let mut entry = stated(objectives);
-        entry["sloTarget"] = json!(target);
-        all.push(wva_policy(&format!("wva, sloTarget {target}"), &entry)?);
-    }
-    for rival in [
-        json!({"name": "HPA on queue and KV", "hpa": {"waiting": 2, "kv": 0.7}}),
-        json!({"name": "KEDA llm-d queue", "keda": {"like": "llm-d-queue"}}),
-        json!({"name": "KEDA llm-d token-aware", "keda": {"like": "llm-d-token-aware"}}),
-        json!({"name": "KEDA llm-d slo-aware", "keda": {"like": "llm-d-slo-aware"}}),
-        json!({"name": "best fixed fleet", "fixedBest": {}}),
-        json!({"name": "oracle", "oracle": {}}),
-    ] {
-        all.push(serde_json::from_value(rival)?);
-    }
-    Ok(all)
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
-fn millis(seconds: f64) -> u32 {
-    ((seconds * 1000.0).round() as u32).max(1)
 }
 
 /// The setting of a run with these requests. The fleet begins with the replicas that ran.
@@ -177,75 +121,145 @@ pub fn setting(
     }
 }
 
-/// Runs all policies on the reconstructions, of which there is at least one. The first outcome is that of the replicas
-/// that ran. Hours whose result depends on what the data does not show are refused in `calibration`.
-#[must_use]
-pub fn compare(
-    history: &History,
-    members: &[Member],
-    calibration: &mut Calibration,
-    objectives: Objectives,
-    fleet: Fleet,
-    policies: &[spec::Policy],
-    finished: impl Fn(&str) + Sync,
-) -> Vec<Outcome> {
-    let of = |member: &Member| setting(history, member.engine, member.requests.clone(), objectives, fleet);
-    let settings: Vec<Setting> = members.iter().map(of).collect();
-    let jobs: Vec<(usize, usize)> = (0..=policies.len())
-        .flat_map(|policy| (0..settings.len()).map(move |member| (policy, member)))
-        .collect();
-    let mut runs = run_on_all_cores(&jobs, |&(policy, member)| {
-        let (setting, seed) = (&settings[member], members[member].seed);
-        let run = match policy.checked_sub(1).map(|i| &policies[i]) {
-            None => (run_ran(history, setting), None),
-            Some(policy) => {
-                let size = policy.fixed_best.map(|_| hindsight::best_size(setting, seed));
-                (run_one(setting, policy, size, seed), size)
-            }
-        };
-        if member == 0 {
-            finished(policy.checked_sub(1).map_or(RAN, |i| &policies[i].name));
-        }
-        run
-    })
-    .into_iter();
-    let by_policy: Vec<Vec<Run>> =
-        (0..=policies.len()).map(|_| runs.by_ref().take(settings.len()).collect()).collect();
-    refuse_bursts(calibration, &by_policy, policies);
-    let is_judged: Vec<bool> = calibration.hours.iter().map(|hour| hour.refusal.is_none()).collect();
-    let seen = by_policy.first().and_then(|runs| runs.first()).map(|(ran, _)| verdict::seen_load(ran));
-    let names = std::iter::once(RAN).chain(policies.iter().map(|policy| policy.name.as_str()));
-    names.zip(by_policy).filter_map(|(name, runs)| outcome(name, runs, &is_judged, seen?)).collect()
+/// The reconstructions of a history, ready to run policies on.
+#[derive(Debug)]
+pub struct Reconstructions<'a> {
+    history: &'a History,
+    /// Settings with their seeds; the last ones are those of half of the scrapes.
+    settings: Vec<(Setting, u64)>,
+    /// Number of the others.
+    members: usize,
 }
 
 /// A run of a policy, and its fixed number of replicas.
 type Run = (Tally, Option<u32>);
 
-/// `seen`: greatest load of a replica that ran.
-fn outcome(name: &str, mut runs: Vec<Run>, is_judged: &[bool], seen: f64) -> Option<Outcome> {
-    let counts: Vec<Counts> = runs.iter().map(|(tally, _)| count(tally, is_judged)).collect();
-    let mut order: Vec<usize> = (0..counts.len()).collect();
-    let key = |i: usize| (counts[i].replica_hours, counts[i].share());
-    order.sort_by(|a, b| key(*a).0.total_cmp(&key(*b).0).then(key(*a).1.total_cmp(&key(*b).1)));
-    let median = *order.get(order.len() / 2)?;
-    let shares = range(counts.iter().map(Counts::share));
-    let hours = range(counts.iter().map(|counts| counts.replica_hours));
-    let (Tally { minutes, .. }, size) = runs.swap_remove(median);
-    Some(Outcome {
-        name: name.to_owned(),
-        counts: counts[median],
-        range: shares,
-        hours_range: hours,
-        doubt: Doubt::new(&counts[median], shares, hours, verdict::load(&minutes, is_judged), seen),
-        size,
-        minutes,
-    })
+impl<'a> Reconstructions<'a> {
+    /// Takes those of an ensemble.
+    #[must_use]
+    pub fn new(history: &'a History, ensemble: &Ensemble, objectives: Objectives, fleet: Fleet) -> Self {
+        let of = |member: &Member| {
+            (setting(history, member.engine, member.requests.clone(), objectives, fleet), member.seed)
+        };
+        let Ensemble { members, coarse } = ensemble;
+        Self { history, settings: members.iter().chain(coarse).map(of).collect(), members: members.len() }
+    }
+
+    /// Setting of the best one.
+    #[must_use]
+    pub fn best(&self) -> Option<&Setting> {
+        self.settings.first().map(|(setting, _)| setting)
+    }
+
+    /// Runs policies on all of them; `None`: the replicas that ran. A fixed fleet is the best of the judged hours. Calls
+    /// `finished` with the name of each policy.
+    fn run(
+        &self,
+        policies: &[Option<&spec::Policy>],
+        is_judged: &[bool],
+        finished: impl Fn(&str) + Sync,
+    ) -> Vec<Vec<Run>> {
+        let count = self.settings.len();
+        let jobs: Vec<(usize, usize)> =
+            (0..policies.len()).flat_map(|policy| (0..count).map(move |setting| (policy, setting))).collect();
+        let mut runs = run_on_all_cores(&jobs, |&(policy, index)| {
+            let (setting, seed) = &self.settings[index];
+            let run = match policies[policy] {
+                None => (run_ran(self.history, setting), None),
+                Some(policy) => {
+                    let size = policy.fixed_best.map(|_| best_fixed_size(setting, is_judged, *seed));
+                    (run_one(setting, policy, size, *seed), size)
+                }
+            };
+            if index == 0 {
+                finished(name_of(policies[policy]));
+            }
+            run
+        })
+        .into_iter();
+        policies.iter().map(|_| runs.by_ref().take(count).collect()).collect()
+    }
+
+    /// Outcomes of policies over some hours, without the replicas that ran. `ran`: the outcome of those.
+    pub(super) fn outcomes(
+        &self,
+        policies: &[spec::Policy],
+        is_judged: &[bool],
+        ran: &Outcome,
+    ) -> Vec<Outcome> {
+        let all: Vec<Option<&spec::Policy>> = policies.iter().map(Some).collect();
+        let hours = counted_minutes(&ran.minutes, is_judged).map(replicas).sum::<f64>() / 60.0;
+        let known = RanFigures { load: verdict::seen_load(&ran.minutes), hours };
+        let runs = policies.iter().zip(self.run(&all, is_judged, |_| ()));
+        runs.filter_map(|(policy, runs)| self.outcome(&policy.name, runs, is_judged, known)).collect()
+    }
+
+    fn outcome(
+        &self,
+        name: &str,
+        mut runs: Vec<Run>,
+        is_judged: &[bool],
+        ran: RanFigures,
+    ) -> Option<Outcome> {
+        let counts: Vec<Counts> = runs.iter().map(|(tally, _)| count(tally, is_judged)).collect();
+        let (members, coarse) = counts.split_at_checked(self.members)?;
+        let mut order: Vec<usize> = (0..members.len()).collect();
+        let key = |i: usize| (members[i].replica_hours, members[i].share());
+        order.sort_by(|a, b| key(*a).0.total_cmp(&key(*b).0).then(key(*a).1.total_cmp(&key(*b).1)));
+        let median = *order.get(order.len() / 2)?;
+        let ranges = Ranges::new(members, coarse);
+        let (Tally { minutes, .. }, size) = runs.swap_remove(median);
+        Some(Outcome {
+            name: name.to_owned(),
+            counts: counts[median],
+            ranges,
+            doubts: Doubts::new(&counts[median], ranges, verdict::load(&minutes, is_judged), ran),
+            size,
+            minutes,
+        })
+    }
 }
 
-/// The least and the greatest.
-fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    let nothing = (f64::INFINITY, f64::NEG_INFINITY);
-    values.fold(nothing, |(least, most), value| (least.min(value), most.max(value)))
+/// Runs all policies on the reconstructions. The first outcome is that of the replicas that ran. Hours whose result depends
+/// on what the data does not show are refused in `calibration`. Empty without reconstructions.
+#[must_use]
+pub fn compare(
+    reconstructions: &Reconstructions<'_>,
+    calibration: &mut Calibration,
+    policies: &[spec::Policy],
+    finished: impl Fn(&str) + Sync,
+) -> Vec<Outcome> {
+    let all: Vec<Option<&spec::Policy>> = std::iter::once(None).chain(policies.iter().map(Some)).collect();
+    let is_watched = |policy: Option<&spec::Policy>| [RAN, WVA].contains(&name_of(policy));
+    let watched: Vec<Option<&spec::Policy>> =
+        all.iter().copied().filter(|policy| is_watched(*policy)).collect();
+    let first = reconstructions.run(&watched, &[], &finished);
+    refuse_bursts(calibration, &first, reconstructions.members);
+    let is_judged: Vec<bool> = calibration.hours.iter().map(|hour| hour.refusal.is_none()).collect();
+    let Some((ran, _)) = first.first().and_then(|runs| runs.first()) else { return Vec::new() };
+    let known =
+        RanFigures { load: verdict::seen_load(&ran.minutes), hours: count(ran, &is_judged).replica_hours };
+    let mut first = first.into_iter();
+    // One policy after the other: the minutes of all runs of all policies would need hundreds of megabytes.
+    let outcome = |policy: Option<&spec::Policy>| {
+        let runs = if is_watched(policy) {
+            first.next()?
+        } else {
+            reconstructions.run(&[policy], &is_judged, &finished).into_iter().next()?
+        };
+        reconstructions.outcome(name_of(policy), runs, &is_judged, known)
+    };
+    all.iter().copied().filter_map(outcome).collect()
+}
+
+fn name_of(policy: Option<&spec::Policy>) -> &str {
+    policy.map_or(RAN, |policy| policy.name.as_str())
+}
+
+/// Replicas of the best fixed fleet of the judged hours: in the others nothing says how many would have kept the objectives.
+#[must_use]
+pub fn best_fixed_size(setting: &Setting, is_judged: &[bool], seed: u64) -> u32 {
+    hindsight::best_size_by(setting, seed, |tally| count(tally, is_judged).share())
 }
 
 /// Runs a policy. `size`: of a fixed fleet; `seed`: of the times that replicas take to start.
@@ -276,29 +290,37 @@ pub fn run_ran(history: &History, setting: &Setting) -> Tally {
 #[must_use]
 pub fn count(tally: &Tally, is_judged: &[bool]) -> Counts {
     let mut counts = Counts::default();
-    for (hour, minutes) in tally.minutes.chunks(MINUTES).enumerate() {
-        if is_judged.get(hour).copied().unwrap_or(false) {
-            for minute in minutes {
-                counts.add(minute);
-            }
-        }
+    for minute in counted_minutes(&tally.minutes, is_judged) {
+        counts.add(minute);
     }
     counts
+}
+
+/// Minutes of the hours that are judged.
+pub(super) fn counted_minutes<'a>(
+    minutes: &'a [Minute],
+    is_judged: &'a [bool],
+) -> impl Iterator<Item = &'a Minute> {
+    let judged = minutes.chunks(MINUTES).zip(is_judged).filter(|(_, is_judged)| **is_judged);
+    judged.flat_map(|(minutes, _)| minutes)
+}
+
+fn replicas(minute: &Minute) -> f64 {
+    minute.current.iter().map(|n| f64::from(*n)).sum()
 }
 
 /// Minutes of an hour.
 pub(super) const MINUTES: usize = (HOUR / 60) as usize;
 
 /// Refuses hours in which the replicas that ran, or wva by default, keep different shares in the reconstructions.
-fn refuse_bursts(calibration: &mut Calibration, by_policy: &[Vec<Run>], policies: &[spec::Policy]) {
-    let wva = policies.iter().position(|policy| policy.name == WVA).map(|i| i + 1);
-    let watched: Vec<&Vec<Run>> = std::iter::once(0).chain(wva).filter_map(|i| by_policy.get(i)).collect();
+fn refuse_bursts(calibration: &mut Calibration, watched: &[Vec<Run>], members: usize) {
     for (index, hour) in calibration.hours.iter_mut().enumerate() {
         if hour.refusal.is_some() || !hour.is_busy() {
             continue;
         }
-        for runs in &watched {
-            let shares = runs.iter().map(|(tally, _)| Counts::of_hour(&tally.minutes, index).share());
+        for runs in watched {
+            let shares =
+                runs.iter().take(members).map(|(tally, _)| Counts::of_hour(&tally.minutes, index).share());
             let (least, most) = range(shares);
             if most - least > 2.0 * MAX_ERROR {
                 hour.refusal = Some(Refusal::Bursts { least, most });
@@ -310,17 +332,6 @@ fn refuse_bursts(calibration: &mut Calibration, by_policy: &[Vec<Run>], policies
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn policies_are_read_with_objectives_and_targets() {
-        let objectives = Objectives { ttft: 1.0, itl: 0.1, attainment: 0.99 };
-        let names: Vec<String> =
-            policies(objectives, &[95.0, 99.0]).unwrap().into_iter().map(|p| p.name).collect();
-        assert_eq!(names[0], WVA);
-        assert_eq!(names[2], "wva, sloTarget 99");
-        assert_eq!(names.len(), 9);
-        assert!(policies(objectives, &[5.0]).is_err(), "a share has to be one that wva accepts");
-    }
 
     #[test]
     fn only_judged_hours_count() {

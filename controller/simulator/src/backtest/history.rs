@@ -155,6 +155,15 @@ impl EngineFacts {
     }
 }
 
+/// GPUs of a replica.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Gpus {
+    /// Short name, such as `H100`.
+    pub name: String,
+    /// Number of them.
+    pub count: f64,
+}
+
 /// Part of the history of a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -173,6 +182,9 @@ pub struct Chunk {
     /// Steps of its engines between two scrapes.
     #[serde(default)]
     pub points: Vec<Point>,
+    /// GPUs of its replicas. Absent: no exporter of GPUs names its pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<Gpus>,
 }
 
 /// The history of a model.
@@ -192,6 +204,8 @@ pub struct History {
     pub engine: EngineFacts,
     /// Steps of its engines between two scrapes.
     pub points: Vec<Point>,
+    /// GPUs of its replicas, if known.
+    pub gpus: Option<Gpus>,
 }
 
 impl History {
@@ -252,6 +266,7 @@ impl History {
         }
         self.engine = self.engine.merged(chunk.engine);
         self.points.extend(chunk.points);
+        self.gpus = chunk.gpus.or_else(|| self.gpus.take());
     }
 }
 

@@ -153,11 +153,10 @@ impl Selector {
         format!("count by (__name__, namespace, model_name) (last_over_time({select}[{seconds}s]))")
     }
 
-    /// Scrapes of a pod within the last ten minutes, the median.
+    /// Scrapes of all pods within the last ten minutes. Their number would say nothing of the interval: a pod may be new.
     #[must_use]
     pub fn scrapes(&self) -> String {
-        let select = self.select(&Counter::Running.metrics());
-        format!("quantile(0.5, count_over_time({select}[10m]))")
+        format!("{}[10m]", self.select(&Counter::Running.metrics()))
     }
 
     /// Labels with the size of the KV cache, by pod.
@@ -167,6 +166,14 @@ impl Selector {
         let config = namespace.select(&["vllm:cache_config_info".to_owned()]);
         let by = "namespace, pod, num_gpu_blocks, block_size, kv_cache_size_tokens";
         format!("count by ({by}) (last_over_time({config}[{seconds}s]))")
+    }
+
+    /// GPUs of each pod by their product name, as NVIDIA's exporter counts them. A monitor that does not honor its labels
+    /// renames those of the pod.
+    #[must_use]
+    pub fn gpus(seconds: i64) -> String {
+        let by = "namespace, pod, exported_namespace, exported_pod, modelName";
+        format!("count by ({by}) (last_over_time(DCGM_FI_DEV_GPU_UTIL[{seconds}s]))")
     }
 
     /// Start of the servers' processes, by pod.

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::answer::{BacktestReport, ModelAnswer, PolicyAnswer};
-use super::compare::{RAN, WVA};
 use super::plan::Time;
+use super::policies::{RAN, WVA};
 use super::tune::Tuned;
 
 /// The whole answer.
@@ -34,10 +34,14 @@ fn of_model(model: &ModelAnswer) -> String {
         text += &no_verdict(model);
     } else {
         text += &table(model);
-        text += &refused_policies(model);
+        text += &refused_figures(model);
         text += &comparison(model);
         text += &calibration(model);
         text += &model.tuned.as_ref().map(tuned).unwrap_or_default();
+    }
+    if let Some(reason) = &model.tuning_refused {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  no settings proposed: {reason}");
     }
     text += &refusals(model);
     for assumption in &model.assumptions {
@@ -64,7 +68,7 @@ fn table(model: &ModelAnswer) -> String {
         };
         let share = spread(policy.attainment, policy.attainment_from, policy.attainment_to);
         let cost = spread(policy.cost, policy.cost_from, policy.cost_to);
-        let tenth = |value: f64| format!("{value:.1}");
+        let tenth = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"));
         [name, share, tenth(policy.ttft), tenth(policy.itl), tenth(policy.replica_hours), cost]
     };
     let rows: Vec<Vec<String>> =
@@ -72,17 +76,21 @@ fn table(model: &ModelAnswer) -> String {
     indented(&crate::report::format_table(&rows), "  ")
 }
 
-/// A figure with the half of its range.
-fn spread(value: f64, from: f64, to: f64) -> String {
+/// A figure with the half of its range; without a verdict, the range.
+fn spread(value: Option<f64>, from: f64, to: f64) -> String {
     let half = (to - from) / 2.0;
-    if half >= 0.05 { format!("{value:.1} ±{half:.1}") } else { format!("{value:.1}") }
+    match value {
+        None => format!("{from:.1} to {to:.1}"),
+        Some(value) if half >= 0.05 => format!("{value:.1} ±{half:.1}"),
+        Some(value) => format!("{value:.1}"),
+    }
 }
 
-fn refused_policies(model: &ModelAnswer) -> String {
+fn refused_figures(model: &ModelAnswer) -> String {
     let mut lines = String::new();
     for refused in &model.no_verdict {
         // Writing to a String cannot fail.
-        let _ = writeln!(lines, "  no verdict on {}: {}", refused.name, refused.reason);
+        let _ = writeln!(lines, "  no verdict on {refused}");
     }
     lines
 }
@@ -91,13 +99,18 @@ fn indented(text: &str, by: &str) -> String {
     text.lines().flat_map(|line| [by, line, "\n"]).collect()
 }
 
+/// wva against what ran, as far as there is a verdict on both.
 fn comparison(model: &ModelAnswer) -> String {
     let Some((ran, wva)) = model.policy(RAN).zip(model.policy(WVA)) else { return String::new() };
-    let points = wva.attainment - ran.attainment;
-    let cost = 100.0 * (wva.cost / ran.cost - 1.0);
-    let mut text = format!(
-        "  wva would have kept {points:+.1} points of the requests for {cost:+.0} % of the cost of what ran"
-    );
+    let points = ran.attainment.zip(wva.attainment).map(|(ran, wva)| wva - ran);
+    let cost = ran.cost.zip(wva.cost).map(|(ran, wva)| 100.0 * (wva / ran - 1.0));
+    let points = points.map(|points| format!("kept {points:+.1} points of the requests"));
+    let Some(points) = points else {
+        return cost
+            .map_or_else(String::new, |cost| format!("  wva would have cost {cost:+.0} % of what ran\n"));
+    };
+    let cost = cost.map_or_else(String::new, |cost| format!(" for {cost:+.0} % of the cost of what ran"));
+    let mut text = format!("  wva would have {points}{cost}");
     match model.worse.first() {
         None => text += ", and would have been worse in no hour\n",
         Some(hour) => {
@@ -138,19 +151,21 @@ fn calibration(model: &ModelAnswer) -> String {
 
 fn tuned(tuned: &Tuned) -> String {
     let Tuned { goal, is_kept, config_map, chosen_on, shown_on, default_there } = tuned;
+    let default = default_there.as_ref().map_or_else(
+        || "; the default has no verdict there".to_owned(),
+        |own| format!(", and the default {:.1} % with {:.1}", own.attainment, own.replica_hours),
+    );
     let kept = if *is_kept { "keep" } else { "come nearest to" };
     let entry = indented(config_map, "    ");
     format!(
         "  tuned: settings that {kept} {goal} % on the first {} judged hours ({:.1} %, {:.1} replica h). On the {} hours \
-         after them they keep {:.1} % with {:.1} replica h, and the default {:.1} % with {:.1}:\n{entry}",
+         after them they keep {:.1} % with {:.1} replica h{default}:\n{entry}",
         chosen_on.hours,
         chosen_on.attainment,
         chosen_on.replica_hours,
         shown_on.hours,
         shown_on.attainment,
-        shown_on.replica_hours,
-        default_there.attainment,
-        default_there.replica_hours
+        shown_on.replica_hours
     )
 }
 

@@ -4,10 +4,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::compare::{Counts, WVA, count, run_one, wva_policy};
+use super::compare::{self, Counts, Reconstructions, count, run_one};
 use super::history::ModelKey;
+use super::policies::{WVA, stated, wva_policy};
+use super::refused_figure::RefusedFigure;
 use crate::measure::Objectives;
-use crate::run::Setting;
 use crate::scenario::spec;
 use crate::study::run_on_all_cores;
 
@@ -15,6 +16,15 @@ use crate::study::run_on_all_cores;
 const FIRST: f64 = 0.6;
 /// Fewest judged hours of each part.
 const FEWEST_HOURS: usize = 2;
+
+/// What tuning came to.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// Settings.
+    Proposal(Box<Tuned>),
+    /// None, with the reason.
+    Refusal(String),
+}
 
 /// Settings that were chosen, and what they keep.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -30,8 +40,9 @@ pub struct Tuned {
     pub chosen_on: Part,
     /// Hours that they have not seen.
     pub shown_on: Part,
-    /// wva by default on those.
-    pub default_there: Part,
+    /// wva by default on those. Absent: its figures have no verdict.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_there: Option<Part>,
 }
 
 /// Results on some hours.
@@ -53,39 +64,48 @@ impl Part {
     }
 }
 
-/// Tunes wva for `goal` percent of the requests. `None`: too few hours are judged.
+/// Tunes wva for `goal` percent of the requests, on the best reconstruction. The proposal is refused if its figures on the
+/// rest have no verdict. `ran`: outcome of the replicas that ran.
 ///
 /// # Errors
 /// A policy cannot be read: the objectives are out of range.
 pub fn tune(
     key: &ModelKey,
-    setting: &Setting,
+    reconstructions: &Reconstructions<'_>,
+    ran: &compare::Outcome,
     is_judged: &[bool],
     goal: f64,
-) -> Result<Option<Tuned>, serde_json::Error> {
-    let Some([first, rest]) = parts(is_judged) else { return Ok(None) };
+) -> Result<Outcome, serde_json::Error> {
+    let too_few = || Ok(Outcome::Refusal("fewer than four hours are judged".to_owned()));
+    let (Some([first, rest]), Some(setting)) = (parts(is_judged), reconstructions.best()) else {
+        return too_few();
+    };
     let entries = entries(setting.objectives);
     let policies: Vec<spec::Policy> =
         entries.iter().map(|entry| wva_policy("tuned", entry)).collect::<Result<_, _>>()?;
-    let tallies = run_on_all_cores(&policies, |policy| {
-        let tally = run_one(setting, policy, None, 1);
-        [count(&tally, &first), count(&tally, &rest)]
-    });
-    let keeps = |counts: &[Counts; 2]| 100.0 * counts[0].share() >= goal;
+    let counts = run_on_all_cores(&policies, |policy| count(&run_one(setting, policy, None, 1), &first));
     let cheapest = (0..entries.len())
-        .filter(|i| keeps(&tallies[*i]))
-        .min_by(|a, b| tallies[*a][0].replica_hours.total_cmp(&tallies[*b][0].replica_hours));
-    let best = (0..entries.len()).max_by(|a, b| tallies[*a][0].share().total_cmp(&tallies[*b][0].share()));
-    let Some(chosen) = cheapest.or(best) else { return Ok(None) };
-    let default = run_one(setting, &wva_policy(WVA, &json!({"analyzerName": "throughput"}))?, None, 1);
-    Ok(Some(Tuned {
+        .filter(|i| 100.0 * counts[*i].share() >= goal)
+        .min_by(|a, b| counts[*a].replica_hours.total_cmp(&counts[*b].replica_hours));
+    let best = (0..entries.len()).max_by(|a, b| counts[*a].share().total_cmp(&counts[*b].share()));
+    let Some(chosen) = cheapest.or(best) else { return too_few() };
+    let shown = [
+        wva_policy("the proposal", &entries[chosen])?,
+        wva_policy(WVA, &json!({"analyzerName": "throughput"}))?,
+    ];
+    let shown = reconstructions.outcomes(&shown, &rest, ran);
+    let [proposal, default] = &*shown else { return too_few() };
+    if let Some(refused) = RefusedFigure::all(proposal).first() {
+        return Ok(Outcome::Refusal(format!("no verdict on {refused}, on the hours that it has not seen")));
+    }
+    Ok(Outcome::Proposal(Box::new(Tuned {
         goal,
         is_kept: cheapest.is_some(),
         config_map: config_map(key, &entries[chosen]),
-        chosen_on: Part::new(&tallies[chosen][0], &first),
-        shown_on: Part::new(&tallies[chosen][1], &rest),
-        default_there: Part::new(&count(&default, &rest), &rest),
-    }))
+        chosen_on: Part::new(&counts[chosen], &first),
+        shown_on: Part::new(&proposal.counts, &rest),
+        default_there: default.doubts.is_sure().then(|| Part::new(&default.counts, &rest)),
+    })))
 }
 
 /// The judged hours in two parts.
@@ -114,7 +134,7 @@ fn entries(objectives: Objectives) -> Vec<Value> {
     for target in [None, Some(95.0), Some(98.0), Some(99.0), Some(99.5)] {
         for utilization in [None, Some(0.7)] {
             for hold in [None, Some("15m")] {
-                let mut entry = super::compare::stated(objectives);
+                let mut entry = stated(objectives);
                 for (field, value) in [
                     ("sloTarget", target.map(|target| json!(target))),
                     ("utilization", utilization.map(|share| json!(share))),

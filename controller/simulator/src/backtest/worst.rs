@@ -2,7 +2,8 @@
 
 use wva_scaling::decide;
 
-use super::compare::{Outcome, WVA};
+use super::compare::Outcome;
+use super::policies::WVA;
 use crate::policy::wva::Wva;
 use crate::policy::{FleetView, Policy};
 use crate::run::{Setting, run};
@@ -42,7 +43,8 @@ pub struct Explanation {
 /// The worst ten minutes of the default in the hours that are judged. `None`: no request was late.
 #[must_use]
 pub fn find(outcomes: &[Outcome], is_judged: impl Fn(usize) -> bool) -> Option<Worst> {
-    let minutes = &outcomes.iter().find(|outcome| outcome.name == WVA && outcome.doubt.is_none())?.minutes;
+    let minutes =
+        &outcomes.iter().find(|outcome| outcome.name == WVA && outcome.doubts.share.is_none())?.minutes;
     let windows = minutes.windows(LENGTH).enumerate().filter(|(first, _)| is_judged(first / 60));
     let counted = windows.map(|(minute, own)| Worst {
         minute,

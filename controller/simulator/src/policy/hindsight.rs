@@ -9,10 +9,13 @@ use super::fixed::Schedule;
 /// Best size within the bounds of the only variant.
 #[must_use]
 pub fn best_size(setting: &Setting, seed: u64) -> u32 {
-    let kept = |size| {
-        let tally = run_fixed(setting, size, seed);
-        to_f64(tally.good) / to_f64(tally.arrived())
-    };
+    best_size_by(setting, seed, |tally| to_f64(tally.good) / to_f64(tally.arrived()))
+}
+
+/// The same with a share of its own: that of some hours, for one.
+#[must_use]
+pub fn best_size_by(setting: &Setting, seed: u64, share: impl Fn(&Tally) -> f64) -> u32 {
+    let kept = |size| share(&run_fixed(setting, size, seed));
     let (mut low, mut high) = setting.variants.first().map_or((1, 1), |v| (v.min.max(1), v.max.max(1)));
     let goal = setting.objectives.attainment.min(kept(high));
     // More replicas keep no fewer requests.

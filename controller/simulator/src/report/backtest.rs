@@ -3,12 +3,13 @@
 use std::fmt::Write;
 
 use super::page::{escape, render_page, render_table};
-use super::plot::{Line, Plot};
+use super::plot::{Line, NamedPoint, Plot};
 use super::scale::Scale;
 use super::series::thin;
 use crate::backtest::answer::{BacktestReport, Findings, ModelAnswer, PolicyAnswer};
-use crate::backtest::compare::{Outcome, RAN, WVA};
+use crate::backtest::compare::Outcome;
 use crate::backtest::plan::Time;
+use crate::backtest::policies::{RAN, WVA};
 use crate::backtest::worst::Worst;
 use crate::measure::Minute;
 
@@ -66,41 +67,54 @@ fn policies(answer: &ModelAnswer) -> String {
         let size = policy.size.map(|size| format!(", {size}")).unwrap_or_default();
         vec![
             escape(&policy.name) + &size,
-            format!("{:.1}", policy.attainment),
+            figure(policy.attainment),
             format!("{:.1} to {:.1}", policy.attainment_from, policy.attainment_to),
-            format!("{:.1}", policy.ttft),
-            format!("{:.1}", policy.itl),
-            format!("{:.1}", policy.replica_hours),
-            format!("{:.1}", policy.cost),
+            figure(policy.ttft),
+            figure(policy.itl),
+            figure(policy.replica_hours),
+            figure(policy.cost),
             format!("{:.1} to {:.1}", policy.cost_from, policy.cost_to),
         ]
     };
     let rows = std::iter::once(title.map(str::to_owned).to_vec()).chain(answer.policies.iter().map(row));
-    let named: Vec<(String, (f64, f64))> =
-        answer.policies.iter().map(|p| (p.name.clone(), (p.cost, p.attainment))).collect();
+    let named: Vec<NamedPoint> = answer.policies.iter().map(named_point).collect();
+    let ends = |of: fn(&PolicyAnswer) -> [f64; 2]| answer.policies.iter().flat_map(of);
     let plot = Plot {
         width: 860.0,
         height: 340.0,
         titles: ("cost", "% of requests in SLO"),
-        x: Scale::linear(named.iter().map(|(_, p)| p.0)),
-        y: Scale::linear(named.iter().map(|(_, p)| p.1).chain([100.0])),
+        x: Scale::linear(ends(|p| [p.cost_from, p.cost_to])),
+        y: Scale::linear(ends(|p| [p.attainment_from, p.attainment_to]).chain([100.0])),
         mark: None,
     };
     let mut refused = String::new();
     for policy in &answer.no_verdict {
         // Writing to a String cannot fail.
-        let _ = write!(refused, "<li>{}: {}</li>", escape(&policy.name), escape(&policy.reason));
+        let _ = write!(refused, "<li>{}</li>", escape(&policy.to_string()));
     }
     let refused = if refused.is_empty() { refused } else { format!("<h3>No verdict</h3><ul>{refused}</ul>") };
     format!(
-        "{}<p>The ranges are those of reconstructions that fit the data as well.</p>{refused}<h3>Cost against attainment: to the upper left is better</h3><div class=\"wide\">{}</div>",
+        "{}<p>The ranges are what the data allows. A figure whose range is too wide has no verdict.</p>{refused}<h3>Cost against attainment: to the upper left is better</h3><p>Lines are the ranges. A hollow \
+         point has a figure without a verdict, and stands in the middle of its range.</p><div class=\"wide\">{}</div>",
         render_table(rows),
         plot.points(&named)
     )
 }
 
+fn named_point(policy: &PolicyAnswer) -> NamedPoint {
+    let cost = (policy.cost_from, policy.cost_to);
+    let share = (policy.attainment_from, policy.attainment_to);
+    let middle = |value: Option<f64>, (from, to)| value.unwrap_or(f64::midpoint(from, to));
+    NamedPoint {
+        name: policy.name.clone(),
+        at: (middle(policy.cost, cost), middle(policy.attainment, share)),
+        ranges: Some([cost, share]),
+        is_certain: policy.cost.is_some() && policy.attainment.is_some(),
+    }
+}
+
 fn over_time(outcomes: &[Outcome]) -> String {
-    let find = |name: &str| outcomes.iter().find(|o| o.name == name && o.doubt.is_none());
+    let find = |name: &str| outcomes.iter().find(|o| o.name == name && !o.doubts.is_refused());
     let length = outcomes.iter().map(|outcome| outcome.minutes.len()).max().unwrap_or(0);
     let (unit, title) = if length > 3000 { (1440.0, "days") } else { (60.0, "hours") };
     let line = |outcome: Option<&Outcome>, value: fn(&Minute) -> f64| {
@@ -121,7 +135,7 @@ fn over_time(outcomes: &[Outcome]) -> String {
     let of_replicas = plot(190.0, "replicas", &mut ran.iter().chain(&wva).chain(&oracle).map(|p| p.1));
     format!(
         "<h3>Over time</h3><p>Requests; then the replicas that ran (brown, dashed){}{}.</p><div class=\"wide\">{}{}</div>",
-        if wva.is_empty() { "" } else { ", those of wva by default (blue)" },
+        if wva.is_empty() { "" } else { ", those of wva by default in one reconstruction (blue)" },
         if oracle.is_empty() { "" } else { ", those of the oracle, which knows all requests (grey)" },
         of_load.lines(&[Line { class: "load", points: &load }], ""),
         of_replicas.lines(
@@ -150,7 +164,8 @@ fn worst_minutes(worst: &Worst, from: i64) -> String {
         Time(from + seconds).to_string()
     };
     let start = 60.0 * f64::from(u32::try_from(worst.minute).unwrap_or(u32::MAX));
-    let title = ["time", "replicas", "target", "reason"].map(str::to_owned).to_vec();
+    let title = ["time", "replicas", "target"].map(str::to_owned);
+    let title = title.into_iter().chain([reason("reason")]).collect();
     let rows = worst.decisions.iter().map(|decision| {
         vec![
             at(decision.at),
@@ -174,19 +189,23 @@ fn reason(text: &str) -> String {
     format!("<span class=\"reason\">{}</span>", escape(text))
 }
 
+/// A figure; without a verdict or a measurement there is none.
+fn figure(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"))
+}
+
 fn calibration(answer: &ModelAnswer) -> String {
-    let title = [
-        "hour", "requests", "TTFT % measured", "simulated", "ITL % measured", "simulated", "arrangement", "",
-    ];
-    let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"));
+    let title =
+        ["hour", "requests", "TTFT % measured", "simulated", "ITL % measured", "simulated", "arrangement"];
+    let title = title.map(str::to_owned).into_iter().chain([reason("verdict")]).collect();
     let rows = answer.calibration.iter().map(|hour| {
         vec![
             Time(hour.from).to_string(),
             format!("{:.0}", hour.requests),
-            share(hour.ttft.map(|c| c.measured)),
-            share(hour.ttft.map(|c| c.simulated)),
-            share(hour.itl.map(|c| c.measured)),
-            share(hour.itl.map(|c| c.simulated)),
+            figure(hour.ttft.map(|c| c.measured)),
+            figure(hour.ttft.map(|c| c.simulated)),
+            figure(hour.itl.map(|c| c.measured)),
+            figure(hour.itl.map(|c| c.simulated)),
             escape(&hour.arrangement),
             reason(hour.refused.as_deref().unwrap_or("judged")),
         ]
@@ -198,6 +217,6 @@ fn calibration(answer: &ModelAnswer) -> String {
     format!(
         "<h3>Calibration</h3><p>The simulation of the replicas that ran, against what the servers measured.{}</p>{}",
         error.unwrap_or_default(),
-        render_table(std::iter::once(title.map(str::to_owned).to_vec()).chain(rows))
+        render_table(std::iter::once(title).chain(rows))
     )
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::page::{escape, render_page, render_table};
-use super::plot::{Line, Plot};
+use super::plot::{Line, NamedPoint, Plot};
 use super::scale::Scale;
 use super::series::thin;
 use super::{Section, describe_seeds, rows};
@@ -52,15 +52,20 @@ fn figure_index(key: &str) -> usize {
 
 fn frontier(section: &Section) -> String {
     let (cost, kept) = (figure_index("cost"), figure_index("attainment"));
-    let point = |s: &Study| (s.policy.clone(), (s.mean(cost).mean, s.mean(kept).mean));
+    let point = |s: &Study| NamedPoint {
+        name: s.policy.clone(),
+        at: (s.mean(cost).mean, s.mean(kept).mean),
+        ranges: None,
+        is_certain: true,
+    };
     let named: Vec<_> = section.studies.iter().map(point).collect();
     let goal = 100.0 * section.scenario.setting.objectives.attainment;
     let plot = Plot {
         width: 860.0,
         height: 340.0,
         titles: ("cost", "% of requests in SLO"),
-        x: Scale::linear(named.iter().map(|(_, p)| p.0)),
-        y: Scale::linear(named.iter().map(|(_, p)| p.1).chain([goal, 100.0])),
+        x: Scale::linear(named.iter().map(|p| p.at.0)),
+        y: Scale::linear(named.iter().map(|p| p.at.1).chain([goal, 100.0])),
         mark: Some(goal),
     };
     ["<div class=\"wide\">", &plot.points(&named), "</div>"].concat()

@@ -33,6 +33,16 @@ pub(super) struct Line<'a> {
     pub(super) points: &'a [(f64, f64)],
 }
 
+/// A point with its name.
+pub(super) struct NamedPoint {
+    pub(super) name: String,
+    pub(super) at: (f64, f64),
+    /// Ranges of x and y, if they are known.
+    pub(super) ranges: Option<[(f64, f64); 2]>,
+    /// Otherwise the point is hollow.
+    pub(super) is_certain: bool,
+}
+
 impl Plot<'_> {
     pub(super) fn place(&self, (x, y): (f64, f64)) -> (f64, f64) {
         let across = self.x.share(x) * (self.width - LEFT - RIGHT);
@@ -62,18 +72,19 @@ impl Plot<'_> {
         path.trim_end().to_owned()
     }
 
-    /// Points with their names.
-    pub(super) fn points(&self, named: &[(String, (f64, f64))]) -> String {
+    /// Points with their names, and the ranges that they are in.
+    pub(super) fn points(&self, named: &[NamedPoint]) -> String {
         let mut svg = self.open();
         self.frame(&mut svg);
-        let mut places: Vec<(&str, (f64, f64))> = named
-            .iter()
-            .filter(|(_, p)| p.0.is_finite() && p.1.is_finite())
-            .map(|(name, p)| (name.as_str(), self.place(*p)))
-            .collect();
+        let finite = || named.iter().filter(|own| own.at.0.is_finite() && own.at.1.is_finite());
+        let mut places: Vec<(&NamedPoint, (f64, f64))> =
+            finite().map(|own| (own, self.place(own.at))).collect();
+        for (own, at) in &places {
+            svg += &own.ranges.map_or_else(String::new, |ranges| self.cross(*at, ranges));
+        }
         places.sort_by(|a, b| a.1.1.total_cmp(&b.1.1));
         let mut taken: Vec<(f64, f64, f64)> = Vec::new();
-        for (name, (x, y)) in places {
+        for (NamedPoint { name, is_certain, .. }, (x, y)) in places {
             let (from, to, anchor) = self.label_extent(name, x);
             let mut line = y + 4.0;
             // A name that would overlap another moves below it.
@@ -82,14 +93,25 @@ impl Plot<'_> {
             }
             taken.push((from, to, line));
             let at = if anchor == "start" { from } else { to };
+            let class = if *is_certain { "one" } else { "step" };
             let _ = write!(
                 svg,
-                "<circle class=\"one\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>\
+                "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>\
                  <text x=\"{at:.1}\" y=\"{line:.1}\" text-anchor=\"{anchor}\">{}</text>",
                 escape(name)
             );
         }
         svg + "</svg>"
+    }
+
+    /// Lines over the ranges of a point. `at`: its place.
+    fn cross(&self, at: (f64, f64), ranges: [(f64, f64); 2]) -> String {
+        let [x, y] = ranges;
+        let ((x1, y1), (x2, y2)) = (self.place((x.0, y.0)), self.place((x.1, y.1)));
+        format!(
+            "<path class=\"plan\" fill=\"none\" d=\"M{x1:.1} {1:.1}H{x2:.1}M{0:.1} {y1:.1}V{y2:.1}\"/>",
+            at.0, at.1
+        )
     }
 
     /// The label is to the right of the point, or to the left if the right lacks room.

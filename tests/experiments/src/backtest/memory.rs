@@ -51,7 +51,7 @@ pub(super) fn history(ran: &FleetRun, interval: u32, seconds: f64) -> anyhow::Re
         ..Windows::default()
     };
     let mut history = History::new(key.clone(), span.from, span.to, interval);
-    history.add(Chunk { key, from: span.from, cells, windows, engine, points });
+    history.add(Chunk { key, from: span.from, cells, windows, engine, points, gpus: None });
     Ok(history)
 }
 

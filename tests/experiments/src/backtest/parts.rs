@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use wva_simulator::backtest::calibrate::{Calibrated, best_first};
-use wva_simulator::backtest::compare::{Fleet, count, policies, run_one, setting};
+use wva_simulator::backtest::compare::{Fleet, count, run_one, setting};
 use wva_simulator::backtest::fit::{Limits, fit};
+use wva_simulator::backtest::policies::policies;
 use wva_simulator::backtest::requests::Drawer;
 use wva_simulator::backtest::steps::regress;
 use wva_simulator::fleet::server::Request;
@@ -28,7 +29,7 @@ pub(crate) fn run(only: Option<&str>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn of_case(case: &Case, scenario: &Scenario, ran: &FleetRun) -> anyhow::Result<()> {
+fn of_case(case: &Case<'_>, scenario: &Scenario, ran: &FleetRun) -> anyhow::Result<()> {
     let own = &scenario.setting;
     let history = memory::history(ran, case.interval, own.duration)?;
     let fits = fit(&history, Limits { max_seqs: None, max_batched_tokens: 8192 });
