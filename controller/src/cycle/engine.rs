@@ -29,6 +29,7 @@ use self::schedule::{CycleWait, Event, Schedule};
 use self::stepper::Stepper;
 use crate::collect::PrometheusSource;
 use crate::collect::picker::Pickers;
+use crate::collect::scope::Scope;
 use crate::collect::telemetry::Telemetry;
 use crate::config::{ConfigMaps, ConfigReloads};
 use crate::model::moment::Moment;
@@ -37,9 +38,8 @@ use crate::model::refusals::Refusals;
 use crate::observe::variants::Ownership;
 use crate::observe::watches::Watches;
 
-pub use config::EngineConfig;
+pub use config::{Actuation, EngineConfig};
 pub use progress::CycleProgress;
-pub use stepper::Actuation;
 
 /// Changes of objects within this time cause one cycle.
 const DEBOUNCE: Duration = Duration::from_secs(1);
@@ -163,7 +163,11 @@ impl Engine {
             }
             Event::LatenciesAnswered(round) => state.sampler.latencies.add(round),
             Event::QueuesChanged => self.wake_models(state),
-            Event::RoundDue => schedule.round = state.sampler.due_round(inputs, &state.stepper),
+            Event::RoundDue => {
+                let recheck = state.stepper.needs_recheck(inputs.config);
+                let to_zero = recheck.then(|| Scope::new(state.stepper.namespaces_to_zero()));
+                schedule.round = state.sampler.due_round(inputs, to_zero);
+            }
             Event::CycleDue => {
                 self.run_cycle_on(state.sampler.is_recent(inputs.config, Duration::ZERO), state, schedule);
             }
@@ -193,7 +197,7 @@ impl Engine {
     fn start_queries<'e>(&'e self, state: &mut State, schedule: &mut Schedule<'e>) {
         let (inputs, State { sampler, stepper, .. }) = (self.inputs(), state);
         if schedule.counts.is_none() && sampler.counts.is_due() {
-            schedule.counts = Some(sampler.query_counts(inputs, stepper));
+            schedule.counts = Some(sampler.query_counts(inputs, stepper.namespaces_to_zero()));
         }
         if schedule.latencies.is_none() {
             schedule.latencies = sampler.due_latencies(inputs);

@@ -2,7 +2,15 @@
 
 use std::time::Duration;
 
-use super::Actuation;
+/// Who carries out steps other than to and from zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Actuation {
+    /// An HPA or KEDA, from the published signal.
+    #[default]
+    Signal,
+    /// This program, for workloads without an autoscaler.
+    Scale,
+}
 
 /// Settings of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,6 @@ pub(super) use self::latencies::LatencyRound;
 use self::latencies::LatencyState;
 use self::series::{managed_workloads, model_filter};
 use super::inputs::Inputs;
-use super::stepper::Stepper;
 use super::{EngineConfig, TIMER_TOLERANCE};
 use crate::collect::filter::SeriesFilter;
 use crate::collect::sample::{Incomplete, Samples};
@@ -120,14 +119,14 @@ impl Sampler {
         self.latencies.set_objectives(config, managed, Instant::now());
     }
 
-    /// If the sample is recent, only what steps to zero wait for is queried.
+    /// If the sample is recent, only what steps `to_zero` wait for is queried.
     pub(super) fn due_round<'e>(
         &mut self,
         inputs: Inputs<'e>,
-        stepper: &Stepper,
+        to_zero: Option<Scope>,
     ) -> Option<BoxFuture<'e, Round>> {
         if self.is_recent(inputs.config, TIMER_TOLERANCE) {
-            stepper.needs_recheck(inputs.config).then(|| self.activity_round(inputs, stepper))
+            to_zero.map(|scope| self.activity_round(inputs, scope))
         } else {
             Some(self.full_round(inputs))
         }
@@ -142,14 +141,9 @@ impl Sampler {
         start_round(inputs, scopes, Query::ALL.into_iter().chain(work).collect(), &managed, read)
     }
 
-    /// Starts a round of only the queries that steps to zero wait for.
-    pub(super) fn activity_round<'e>(
-        &mut self,
-        inputs: Inputs<'e>,
-        stepper: &Stepper,
-    ) -> BoxFuture<'e, Round> {
+    /// Starts a round of only the queries that steps to zero in these namespaces wait for.
+    pub(super) fn activity_round<'e>(&mut self, inputs: Inputs<'e>, scope: Scope) -> BoxFuture<'e, Round> {
         self.counts.request(DueCounts::ScalingToZero);
-        let scope = Scope::new(stepper.namespaces_to_zero());
         let scopes = Scope::split(scope.names());
         start_round(inputs, scopes, Query::ACTIVITY.to_vec(), &inputs.managed(), Extent::Activity(scope))
     }

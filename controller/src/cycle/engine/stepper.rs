@@ -12,22 +12,12 @@ use wva_scaling::{Decision, ModelKey, VariantKey};
 use super::decider::{Decided, Variants};
 use super::inputs::Inputs;
 use super::sampler::Sampler;
-use super::{EngineConfig, Sources};
+use super::{Actuation, EngineConfig, Sources};
 use crate::cycle::evidence::Evidence;
 use crate::model::step::{DueStep, ScaleDown, Step};
 use crate::model::to_zero::{NotYet, Permit, SecondCheck};
 use crate::observe::variants::ManagedVariant;
 use crate::observe::workloads;
-
-/// Who carries out steps other than to and from zero.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Actuation {
-    /// An HPA or KEDA, from the published signal.
-    #[default]
-    Signal,
-    /// This program, for workloads without an autoscaler.
-    Scale,
-}
 
 /// Steps that wait.
 #[derive(Debug, Default)]

@@ -142,7 +142,8 @@ impl Bench {
     }
 
     async fn count(&mut self) {
-        let mut counts = self.state.sampler.query_counts(self.engine.inputs(), &self.state.stepper);
+        let mut counts =
+            self.state.sampler.query_counts(self.engine.inputs(), self.state.stepper.namespaces_to_zero());
         while let Some(answer) = counts.next().await {
             self.state.sampler.add_count(answer);
         }

@@ -18,7 +18,6 @@ use crate::collect::scope::Scope;
 use crate::collect::signals::{Query, Retention};
 use crate::collect::{self, Answer};
 use crate::cycle::engine::inputs::Inputs;
-use crate::cycle::engine::stepper::Stepper;
 use crate::observe::variants::ManagedVariant;
 use crate::observe::workloads;
 
@@ -165,15 +164,15 @@ impl Sampler {
         self.samples.remove_windows(|window| self.counts.windows().contains_key(&window));
     }
 
-    /// Returns each answer as it arrives.
-    pub(in crate::cycle::engine) fn query_counts<'e>(
+    /// Returns each answer as it arrives. `to_zero`: namespaces with steps to zero that wait.
+    pub(in crate::cycle::engine) fn query_counts<'e, 'n>(
         &mut self,
         inputs: Inputs<'e>,
-        stepper: &Stepper,
+        to_zero: impl Iterator<Item = &'n str>,
     ) -> BoxStream<'e, WindowAnswer> {
         let Inputs { sources, metrics, config } = inputs;
         let began = Instant::now();
-        let queries = self.counts.take_queries(stepper.namespaces_to_zero());
+        let queries = self.counts.take_queries(to_zero);
         let reads = (Arc::new(model_filter(&inputs.managed())), &metrics.telemetry);
         collect::stream_answers(&sources.prometheus, queries, reads, config.longest_round())
             .map(move |answer| (began, answer))

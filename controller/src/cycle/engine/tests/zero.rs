@@ -160,7 +160,7 @@ async fn a_step_to_zero_needs_a_second_check_of_newer_samples() {
 async fn a_recheck_runs_few_queries_and_observes_nothing() {
     let mut bench = Bench::at_signal_zero().await;
     let (before, observed) = (bench.fake.queries(), bench.state.decider.control_loop.sampled_at());
-    let round = bench.state.sampler.activity_round(bench.engine.inputs(), &bench.state.stepper).await;
+    let round = bench.state.sampler.activity_round(bench.engine.inputs(), Scope::one("ns")).await;
     bench.state.sampler.add_round(bench.engine.inputs(), round);
     assert!(bench.cycle().is_empty(), "completed requests were counted before the signal");
     bench.count().await;
