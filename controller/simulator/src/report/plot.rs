@@ -39,7 +39,7 @@ pub(super) struct NamedPoint {
     pub(super) at: (f64, f64),
     /// Ranges of x and y, if they are known.
     pub(super) ranges: Option<[(f64, f64); 2]>,
-    /// Otherwise the point is hollow.
+    /// The point is filled. False: it is hollow.
     pub(super) is_certain: bool,
 }
 
