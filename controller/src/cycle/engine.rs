@@ -22,7 +22,7 @@ use wva_runtime::{SyncStatus, spans};
 use wva_scaling::ModelKey;
 use wva_scaling::control_loop::EarlyTrigger;
 
-use self::decider::{Decided, Decider, EarlyResult};
+use self::decider::{Decided, Decider, EarlyResult, Pass};
 use self::inputs::Inputs;
 use self::sampler::{COUNT_WAIT, Sampler};
 use self::schedule::{CycleWait, Event, Schedule};
@@ -218,12 +218,12 @@ impl Engine {
         let before = self.published.borrow().clone();
         let (decided, all_analyzed) =
             decider.decide_all(inputs, sampler, config, managed, at, before.as_deref());
-        let steps = stepper.due_steps(inputs, sampler, &decided, decider.evidence());
+        let steps = stepper.due_steps(inputs, sampler, &decided, &mut decider.memory.evidence);
         let published = Published {
             interval: inputs.config.interval,
             scale_downs: stepper::scale_downs(inputs, &decided),
             steps,
-            ..decider.report_cycle(inputs, &decided)
+            ..decider.report_cycle(inputs, &decided.pass)
         };
         self.publish(decided, published, decider);
         let unmapped = sampler.samples.unmapped();
@@ -285,7 +285,7 @@ impl Engine {
     }
 
     fn publish(&self, decisions: Decided, published: Published, decider: &Decider) {
-        let Decided { at, assembled, variants, .. } = decisions;
+        let Decided { pass: Pass { at, assembled, .. }, variants } = decisions;
         self.published.send_replace(Some(Arc::new(Published {
             at: at.wall,
             snapshot: Arc::new(assembled.snapshot),

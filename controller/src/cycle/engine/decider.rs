@@ -24,7 +24,6 @@ use super::inputs::Inputs;
 use super::sampler::Sampler;
 use crate::config::Settings;
 use crate::cycle::assemble::{Assembled, InventoryGaps, assemble};
-use crate::cycle::evidence::Evidence;
 use crate::cycle::memory::Memory;
 use crate::model::moment::Moment;
 use crate::model::published::{Published, PublishedVariant, ScalingKey};
@@ -62,18 +61,9 @@ pub(super) struct Pass {
 
 /// A pass with its decisions.
 pub(super) struct Decided {
-    pub(super) at: Moment,
-    pub(super) managed: Vec<ManagedVariant>,
-    pub(super) assembled: Assembled,
+    pub(super) pass: Pass,
     /// All of them, also those that keep their decision.
     pub(super) variants: Variants,
-}
-
-impl Pass {
-    fn decided(self, variants: Variants) -> Decided {
-        let Self { at, managed, assembled } = self;
-        Decided { at, managed, assembled, variants }
-    }
 }
 
 impl Decider {
@@ -130,7 +120,7 @@ impl Decider {
         let variants = self.update_variants(inputs, sampler, &pass.managed, &pass, outcome, before);
         log_cycle(&variants, all_analyzed);
         self.reporting.retain(&variants);
-        (pass.decided(variants), all_analyzed)
+        (Decided { pass, variants }, all_analyzed)
     }
 
     /// `known`: settings, and what analyzers carry from cycle to cycle.
@@ -152,22 +142,13 @@ impl Decider {
     }
 
     /// What a cycle publishes in addition to its decisions.
-    pub(super) fn report_cycle(
-        &mut self,
-        Inputs { sources, .. }: Inputs<'_>,
-        decided: &Decided,
-    ) -> Published {
+    pub(super) fn report_cycle(&mut self, Inputs { sources, .. }: Inputs<'_>, pass: &Pass) -> Published {
         let (watches, ownership) = (&sources.watches, &sources.ownership);
         Published {
-            withheld: self.takeover.update(watches, ownership, &decided.managed, decided.at.now),
-            orphans: self.orphans.update(watches, ownership, decided.at),
+            withheld: self.takeover.update(watches, ownership, &pass.managed, pass.at.now),
+            orphans: self.orphans.update(watches, ownership, pass.at),
             ..Published::default()
         }
-    }
-
-    /// Evidence of idleness, which steps to zero need.
-    pub(super) fn evidence(&mut self) -> &mut Evidence {
-        &mut self.memory.evidence
     }
 
     /// Changed targets by variant, direction and reason.

@@ -9,7 +9,7 @@ use wva_objects::limits::Limits;
 use wva_scaling::snapshot::{Mode, Model, SchedulerQueue};
 use wva_scaling::{Decision, ModelKey, VariantKey};
 
-use super::decider::{Decided, Variants};
+use super::decider::{Decided, Pass, Variants};
 use super::inputs::Inputs;
 use super::sampler::Sampler;
 use super::{Actuation, EngineConfig, Sources};
@@ -54,10 +54,10 @@ impl Stepper {
         evidence: &mut Evidence,
     ) -> Vec<DueStep> {
         let unknown_queues = models_with_unknown_queue(inputs, sampler, decided);
-        let models = decided.assembled.snapshot.models.iter();
+        let models = decided.pass.assembled.snapshot.models.iter();
         let models: BTreeMap<(&str, &str), &Model> =
             models.map(|m| ((m.namespace.as_str(), m.model_id.as_str()), m)).collect();
-        let now = decided.at.now;
+        let now = decided.pass.at.now;
         let mut due = Vec::new();
         let (mut zero_since, mut timeouts) = (BTreeMap::new(), BTreeSet::new());
         for (m, workload, decision) in steps_here(inputs, decided) {
@@ -107,9 +107,9 @@ impl Stepper {
         if config.actuation == Actuation::Signal {
             return;
         }
-        let limits = &decided.assembled.limits;
+        let limits = &decided.pass.assembled.limits;
         let autoscaled =
-            decided.managed.iter().filter(|m| m.spec().is_ok_and(|d| limits.contains_key(&d.workload)));
+            decided.pass.managed.iter().filter(|m| m.spec().is_ok_and(|d| limits.contains_key(&d.workload)));
         let autoscaled: BTreeSet<VariantKey> = autoscaled.map(|m| m.key.clone()).collect();
         for VariantKey { namespace, name } in autoscaled.difference(&self.logged_autoscaled) {
             tracing::warn!(
@@ -133,7 +133,7 @@ pub(super) fn scale_downs(inputs: Inputs<'_>, decided: &Decided) -> BTreeMap<Var
     let scale_down = |(m, decision): (&ManagedVariant, &Decision)| {
         let spec = m.spec().ok()?;
         let (workload, to) = (&spec.workload, decision.target());
-        let is_step = is_scaled_here(inputs, decision, decided.assembled.limits.get(workload));
+        let is_step = is_scaled_here(inputs, decision, decided.pass.assembled.limits.get(workload));
         let is_wanted = spec.sets_deletion_cost.unwrap_or(is_step) && workload.kind == "Deployment";
         if !is_wanted || to == 0 || to >= decision.current {
             return None;
@@ -142,14 +142,14 @@ pub(super) fn scale_downs(inputs: Inputs<'_>, decided: &Decided) -> BTreeMap<Var
         let ranks = pickers.ranks(watches, workload);
         Some((m.key.clone(), ScaleDown { workload: workload.clone(), to, is_step, ranks }))
     };
-    variants_to_scale(&decided.managed, &decided.variants).filter_map(scale_down).collect()
+    variants_to_scale(&decided.pass.managed, &decided.variants).filter_map(scale_down).collect()
 }
 
 /// Neither pickers nor Prometheus report the queues of these models on their way to zero.
 fn models_with_unknown_queue(
     Inputs { sources, .. }: Inputs<'_>,
     sampler: &Sampler,
-    Decided { at, managed, assembled, variants }: &Decided,
+    Decided { pass: Pass { at, managed, assembled }, variants }: &Decided,
 ) -> BTreeSet<ModelKey> {
     let ages = &assembled.snapshot.config.metrics_age;
     let mut unknown = sources.pickers.models_with_unread_queue(&sources.watches, managed, variants, at.now);
@@ -163,7 +163,7 @@ fn models_with_unknown_queue(
 /// Variants whose step this program takes, with their workloads.
 fn steps_here<'a>(
     inputs: Inputs<'a>,
-    Decided { managed, assembled, variants, .. }: &'a Decided,
+    Decided { pass: Pass { managed, assembled, .. }, variants }: &'a Decided,
 ) -> impl Iterator<Item = (&'a ManagedVariant, &'a WorkloadKey, &'a Decision)> {
     variants_to_scale(managed, variants).filter_map(move |(m, decision)| {
         let workload = &m.spec().ok()?.workload;

@@ -47,7 +47,7 @@ impl Decider {
         let changed = self.update_variants(inputs, sampler, managed, &pass, outcome, Some(before));
         let mut variants = before.variants.clone();
         variants.extend(changed);
-        EarlyResult::Decided(Box::new(pass.decided(variants)), models)
+        EarlyResult::Decided(Box::new(Decided { pass, variants }), models)
     }
 
     /// Settings and GPU inventory without models, before the first cycle.
