@@ -498,13 +498,16 @@ for other in wva.prometheus.baseURL=http://p:9090 wva.scaleToZero=true wva.limit
   render --set $other > $out/revision.yaml || { fault "--set $other does not render"; continue; }
   [ "$(json $out/revision.yaml | revision)" != "$was" ] || fault "$other needs a restart, and does not change the restart revision"
 done
-# crds/src/settings/table.rs defines which settings need a restart; try each in wva.settings.
-while read -r key mutable; do
+# The page of settings, which is generated from their table, has when each takes effect; try each in wva.settings.
+# shellcheck disable=SC2016 # backticks of Markdown
+effects=$(sed -nE 's/^\| `([A-Z0-9_]+)` \|.*\| (at once|at a restart) \|.*/\1 \2/p' docs/reference/configuration.md)
+[ "$(grep -c 'at once$' <<<"$effects")" -gt 5 ] && [ "$(grep -c 'restart$' <<<"$effects")" -gt 40 ] || fault "docs/reference/configuration.md names too few settings: $effects"
+while read -r key effect; do
   render --set-string "wva.settings.$key=x" > $out/revision.yaml 2> $out/revision.err || { grep -q 'the chart sets this itself' $out/revision.err || fault "wva.settings.$key: $(cat $out/revision.err)"; continue; }
   now=$(json $out/revision.yaml | revision)
-  if [ "$mutable" = yes ]; then [ "$now" = "$was" ] || fault "wva.settings.$key changes the restart revision; crds/src/settings/table.rs says it takes effect at once"
-  else [ "$now" != "$was" ] || fault "wva.settings.$key does not change the restart revision; crds/src/settings/table.rs says it needs a restart"; fi
-done < <(sed -nE '/outside_the_map/d; s/^ *Setting::new\("([A-Z_]+)".*\.mutable\(\).*/\1 yes/p; t; s/^ *Setting::new\("([A-Z_]+)".*/\1 no/p' crds/src/settings/table.rs)
+  if [ "$effect" = "at once" ]; then [ "$now" = "$was" ] || fault "wva.settings.$key changes the restart revision, although it takes effect at once; add it to wva.mutableSettings in templates/_helpers.tpl"
+  else [ "$now" != "$was" ] || fault "wva.settings.$key does not change the restart revision, although it needs a restart"; fi
+done <<<"$effects"
 
 echo "== refusals and their texts"
 refused() {

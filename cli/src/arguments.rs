@@ -103,3 +103,16 @@ pub(crate) fn value<'a>(arguments: &'a ArgMatches, name: &str) -> Option<&'a str
 pub(crate) fn path_value<'a>(arguments: &'a ArgMatches, name: &str) -> Option<&'a Path> {
     arguments.get_one::<PathBuf>(name).map(PathBuf::as_path)
 }
+
+/// `; similar: a, b`, or nothing if no known name is near.
+pub(crate) fn similar_names<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    /// Most differing characters.
+    const MAX_DISTANCE: usize = 2;
+    let mut near: Vec<(usize, &str)> =
+        known.map(|known| (strsim::osa_distance(name, known), known)).collect();
+    near.sort_unstable();
+    let least = near.first().map_or(0, |(distance, _)| *distance).min(MAX_DISTANCE);
+    let near = near.iter().take_while(|(distance, _)| *distance <= least).take(3);
+    let near: Vec<&str> = near.map(|(_, known)| *known).collect();
+    if near.is_empty() { String::new() } else { format!("; similar: {}", near.join(", ")) }
+}

@@ -12,6 +12,7 @@ pub mod emulate;
 mod explain;
 mod generate;
 mod gpus;
+mod help;
 mod input;
 mod installs;
 mod leader;
@@ -46,6 +47,7 @@ use arguments::{output_format, output_option};
 use output::print;
 
 pub use explain::record_cycles;
+pub use help::fit_help;
 pub use output::{TerminalSize, fail, terminal_size, use_colours};
 pub use report::read_recording;
 

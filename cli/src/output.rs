@@ -108,6 +108,27 @@ pub(super) fn columns<const N: usize>(heading: [&str; N], rows: &[[String; N]], 
     text
 }
 
+/// A line as lines of at most `width` characters, broken between words. The next lines begin after `indent` spaces, or after
+/// 4 if that leaves too little room.
+pub(crate) fn wrap(line: &str, width: usize, indent: usize) -> Vec<String> {
+    /// Least characters after the indent.
+    const MIN_ROOM: usize = 24;
+    let indent = if indent + MIN_ROOM <= width { indent } else { 4.min(width / 2) };
+    let mut lines = Vec::new();
+    let mut rest: Vec<char> = line.chars().collect();
+    let mut begin = 0;
+    while rest.len() > width {
+        // Without a space, a word is cut.
+        let end = (begin + 1..=width).rev().find(|at| rest[*at] == ' ').unwrap_or(width.max(begin + 1));
+        let tail: String = rest[end..].iter().collect();
+        lines.push(rest[..end].iter().collect::<String>().trim_end().to_owned());
+        begin = indent;
+        rest = format!("{:indent$}{}", "", tail.trim_start()).chars().collect();
+    }
+    lines.push(rest.into_iter().collect());
+    lines
+}
+
 /// `1 variant`, `2 variants`.
 pub(super) fn count(n: usize, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
@@ -184,6 +205,21 @@ pub(crate) fn newer_writer_note(source: &str, verb: &str, writer: &str) -> Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_wrap_between_words() {
+        assert_eq!(wrap("one two", 7, 0), ["one two"]);
+        assert_eq!(wrap("one two", 6, 0), ["one", "   two"]);
+        assert_eq!(wrap("onetwo three", 4, 9), ["onet", "  wo", "  th", "  re", "  e"]);
+        let line = format!("a    {}", "word ".repeat(8));
+        let wrapped = wrap(line.trim_end(), 30, 5);
+        assert_eq!(wrapped, ["a    word word word word word", "     word word word"]);
+        assert_eq!(wrap("", 1, 0), [""]);
+        for width in 1..9 {
+            let lines = wrap("a bb ccccccccccc", width, 2);
+            assert!(lines.iter().all(|line| line.chars().count() <= width), "{width}: {lines:?}");
+        }
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

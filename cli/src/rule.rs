@@ -1,5 +1,7 @@
 //! `wva rule CODE`: the page of an admission rule. The pages are generated with `docs/reference/rules`.
 
+mod text;
+
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::Read as _;
@@ -11,14 +13,12 @@ use clap::{Arg, ArgMatches, Command};
 use flate2::read::GzDecoder;
 use wva_rules::RULES;
 
-use crate::arguments::values;
-use crate::output::{print, wrong_usage};
+use crate::arguments::{similar_names, values};
+use crate::output::{print, print_coloured, wrong_usage};
 
 /// All pages, separated by NUL; `make generate` writes them.
 static PAGES: &[u8] = include_bytes!("rule/pages.gz");
 const PREFIX: &str = "WVA-";
-/// Most differing characters of a code that is suggested.
-const MAX_DISTANCE: usize = 2;
 
 pub(crate) fn command() -> Command {
     Command::new("rule")
@@ -66,11 +66,11 @@ pub(crate) fn rule(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     for code in codes {
         let code = complete(code);
         match pages.iter().find(|page| code_of(page) == code) {
-            Some(page) => chosen.push(page.as_str()),
+            Some(page) => chosen.push(text::render(page, text::Style::of_output())),
             None => return Ok(wrong_usage(unknown(&code, &pages))),
         }
     }
-    print(&chosen.join("\n"))?;
+    print_coloured(&chosen.join("\n\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -100,16 +100,8 @@ fn complete(code: &str) -> String {
 }
 
 fn unknown(code: &str, pages: &[String]) -> anyhow::Error {
-    let mut near: Vec<(usize, &str)> =
-        pages.iter().map(|page| (strsim::osa_distance(code, code_of(page)), code_of(page))).collect();
-    near.sort_unstable();
-    let near = near.iter().take_while(|(distance, _)| *distance <= MAX_DISTANCE).take(3);
-    let near: Vec<&str> = near.map(|(_, code)| *code).collect();
-    if near.is_empty() {
-        anyhow::anyhow!("no rule {code}: `wva rule` lists all codes")
-    } else {
-        anyhow::anyhow!("no rule {code}; similar: {}. `wva rule` lists all codes", near.join(", "))
-    }
+    let similar = similar_names(code, pages.iter().map(|page| code_of(page)));
+    anyhow::anyhow!("no rule {code}{similar}. `wva rule` lists all codes")
 }
 
 #[cfg(test)]
@@ -124,6 +116,18 @@ mod tests {
             assert!(page.is_some_and(|page| page.contains(rule.docs)), "{}", rule.code);
         }
         assert!(pages.iter().all(|page| !page.contains("<!--") && page.starts_with("# WVA-")));
+    }
+
+    #[test]
+    fn no_page_shows_markdown() {
+        for page in &pages().unwrap() {
+            let text = text::render(page, text::Style { width: 80, is_coloured: true });
+            // Examples and outputs are indented.
+            for line in text.lines().filter(|line| !line.starts_with("  ")) {
+                assert!(!line.contains('`') && !line.contains("](") && !line.contains("**"), "{line}");
+                assert!(!line.starts_with(['#', '|']), "{line}");
+            }
+        }
     }
 
     #[test]

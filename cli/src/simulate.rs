@@ -106,14 +106,17 @@ pub(crate) fn simulate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
                 print(text)?;
                 ExitCode::SUCCESS
             }
-            None => {
-                wrong_usage(anyhow::anyhow!("no included scenario {name}: `wva simulate --list` lists them"))
-            }
+            None => wrong_usage(included::unknown(name)),
         });
     }
     let seeds = arguments.get_one::<u64>("seeds").copied().unwrap_or(1);
     let files = arguments.get_one::<PathBuf>("scenario").into_iter();
     let files: Vec<_> = files.chain(arguments.get_many("compare").into_iter().flatten()).collect();
+    if let Some(name) = files.iter().find(|file| included::is_unknown_name(file)) {
+        let name = name.display().to_string();
+        let error = included::unknown(&name);
+        return Ok(wrong_usage(anyhow::anyhow!("cannot read {name}: no such file, and {error}")));
+    }
     let mut scenarios = Vec::new();
     for file in files {
         scenarios.extend(

@@ -73,6 +73,7 @@ async fn measure(site: &Site<'_>, row: &Break) -> anyhow::Result<String> {
         "periodic-writer" => Some(Duration::from_secs(9)),
         _ => None,
     };
+    let has_ended = period.is_some();
     let writer = period.map(|every| site.overwrite_replicas(every));
     site.break_by(row.name).await.with_context(|| format!("cannot break {}", row.name))?;
     let began = Instant::now();
@@ -90,6 +91,10 @@ async fn measure(site: &Site<'_>, row: &Break) -> anyhow::Result<String> {
         Ok(())
     })
     .await?;
+    let doctor = run_wva(&cluster.testbed, &["doctor", "-n", namespace], "").await?.stdout;
+    let is_named = |line: &str| line.contains("BROKEN") && line.contains(&format!("[{}]", row.reason));
+    // A writer ends with the wait for the condition.
+    ensure!(has_ended || doctor.lines().any(is_named), "wva doctor does not name it: {doctor}");
     Ok(format!("{} | {} | {seconds} | {message}", row.name, row.reason))
 }
 
@@ -125,8 +130,6 @@ async fn names_each_break_within_two_minutes() -> anyhow::Result<()> {
     }
     ensure!(failed.is_empty(), "{}", failed.join("\n"));
     let no_autoscaler = &sites[0].namespace;
-    let doctor = run_wva(&cluster.testbed, &["doctor", "-n", no_autoscaler], "").await?;
-    ensure!(doctor.stdout.contains("[NoAutoscaler]"), "{}", doctor.stdout);
     let status = run_wva(&cluster.testbed, &["status", "-n", no_autoscaler], "").await?;
     ensure!(status.stdout.contains("not followed: NoAutoscaler"), "{}", status.stdout);
     let explain = ["explain", "--address", cluster.install.address("debug")?, "-n", no_autoscaler];

@@ -67,6 +67,17 @@ fn commands_have_examples_and_exit_codes_and_refuse_flags() {
 }
 
 #[test]
+fn help_of_each_command_fits_80_columns() {
+    let all = leaves().into_iter().map(|leaf| leaf.path);
+    for path in all.chain(["", "run", "certs", "emulate"].map(str::to_owned)) {
+        let words: Vec<&str> = path.split_whitespace().chain(["--help"]).collect();
+        let help = run(&words, "").ends(0).stdout;
+        let long: Vec<&str> = help.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(long.is_empty(), "{path}: {long:#?}");
+    }
+}
+
+#[test]
 fn completion_and_man_pages_know_every_flag() {
     let bash = run(&["completion", "bash"], "").ends(0).stdout;
     let man = Scratch::new("cli-man");
@@ -128,7 +139,8 @@ fn colours_need_a_terminal() {
 
 #[test]
 fn rule_prints_its_page_and_suggests_codes() {
-    run(&["rule", "va-003"], "").ends(0).prints(&["# WVA-VA-003: ", "spec.variantCost"]);
+    let page = run(&["rule", "va-003"], "").ends(0).prints(&["`spec.variantCost` must be", "\nDENIED\n"]);
+    assert!(page.stdout.starts_with("WVA-VA-003: The cost is "), "{}", page.stdout);
     run(&["rule"], "").ends(0).prints(&["WVA-CM-001: ", "WVA-FILE-001: "]);
     run(&["rule", "WVA-VA-0003"], "").ends(2).reports(&["similar: WVA-VA-003"]);
 }

@@ -26,9 +26,9 @@ The first of these that is set determines the value:
 wva run --print-config
 ```
 
-prints every setting with its value and source. With an invalid or missing setting it prints the error below instead.
-Secrets and passwords are masked. It reads the main ConfigMap once; if
-that fails, the first line says so. To run it in a pod: `kubectl exec deploy/... -- /manager --print-config`. At the
+prints every setting with its value and source. With an invalid or missing setting it also prints the error below, and exits
+with 1. Secrets and passwords are masked. It reads the main ConfigMap once; if that fails, the first line says so. To run it in
+a pod: `kubectl exec deploy/... -- /manager --print-config`. At the
 start, the controller logs the same values in one line, `Settings in force`.
 
 If a setting is invalid or missing, the start fails with status 1. One message names every invalid setting, the source

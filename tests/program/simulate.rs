@@ -87,6 +87,17 @@ fn compares_two_scenarios() {
 }
 
 #[test]
+fn similar_names_of_scenarios_are_suggested() {
+    let error = "no included scenario laddr; similar: ladder. `wva simulate --list` lists them\n";
+    assert_eq!(simulate(&["--print", "laddr"]).ends(2).stderr, format!("wva: {error}"));
+    for arguments in [&["laddr"][..], &["--compare", "ladder", "laddr"]] {
+        let error = format!("wva: cannot read laddr: no such file, and {error}");
+        assert_eq!(simulate(arguments).ends(2).stderr, error);
+    }
+    simulate(&["other.yaml"]).ends(2).reports(&["cannot read other.yaml"]);
+}
+
+#[test]
 fn empty_scenario_is_named() {
     let scratch = Scratch::new("simulate-empty");
     let error = simulate(&[&scratch.file("empty.yaml", "\n")]).ends(1).stderr;

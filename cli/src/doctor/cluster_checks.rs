@@ -92,7 +92,7 @@ fn controller(facts: &Facts) -> Finding {
         }
         [] if !has_leader => Finding::broken(
             "not installed: no Deployment has its labels and settings",
-            "helm install; if it runs outside the cluster, pass --address HOST:PORT",
+            "install it (docs/getting-started/install.md); if it runs outside the cluster, pass --address HOST:PORT",
         ),
         [] => Finding::fine("no Deployment, but a controller answers"),
         [one] if one.is_llm_d_wva => Finding::broken(
@@ -144,10 +144,11 @@ fn prometheus(facts: &Facts) -> Option<Finding> {
             text(first, "/message").split_once(". Using").unwrap_or((text(first, "/message"), ""));
         return Some(Finding::broken(
             format!(
-                "does not answer the controller, which holds the targets of {}: {error}",
+                "gives the controller no data, so it holds the targets of {}: {error}",
                 count(failing.len(), "variant")
             ),
-            "check that Prometheus runs, and PROMETHEUS_BASE_URL of the controller (docs/operations/outages.md)",
+            "check that Prometheus runs, and address, CA and credentials of the controller for it \
+             (docs/operations/outages.md)",
         ));
     }
     let answers = found.filter(|c| text(c, "/status") == "True").count();

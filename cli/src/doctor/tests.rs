@@ -1,6 +1,7 @@
 //! Checks of a healthy variant, and of each way to break one.
 
 mod annotations;
+mod breaks;
 mod causes;
 mod pre;
 mod replicas;
@@ -138,44 +139,6 @@ fn checks_the_workload_and_its_pods() {
     check("pods", &["no pods for 1 replica: pod creation fails"], |w| {
         w.pods.clear();
         w.deployment["status"] = json!({});
-    });
-}
-
-#[test]
-fn checks_scrape_and_series() {
-    let without_metrics = |w: &mut World| {
-        w.snapshot = w.snapshot.take().map(|s| s.replace("kv: 0.5, queue: 0, ", ""));
-        set_condition(w, 1, "False", "MetricsMissing", "No model server metrics");
-        w.models.clear();
-    };
-    check("scrape", &["no Service and no PodMonitor selects its pods"], without_metrics);
-    let service = || json!({"metadata": {"name": "s", "namespace": "prod", "labels": {"x": "y"}}, "spec": {"selector": {"app": "a"}}});
-    check("scrape", &["no ServiceMonitor selects Service s, which selects its pods"], |w| {
-        without_metrics(w);
-        w.services.push(service());
-        w.monitors.push(json!({"metadata": {"namespace": "elsewhere"}, "spec": {"selector": {"matchLabels": {"x": "y"}}}}));
-    });
-    check("scrape", &["although ServiceMonitor elsewhere/m selects its pods"], |w| {
-        without_metrics(w);
-        w.services.push(service());
-        w.monitors.push(
-            json!({"kind": "ServiceMonitor", "metadata": {"name": "m", "namespace": "elsewhere"}, "spec": {
-            "namespaceSelector": {"matchNames": ["prod"]}, "selector": {"matchLabels": {"x": "y"}}}}),
-        );
-    });
-    check("scrape", &["No model server metrics", "BROKEN scrape"], |w| {
-        without_metrics(w);
-        w.snapshot = None;
-        set_condition(w, 1, "False", "MetricsStale", "No model server metrics that count");
-    });
-    check("series", &["the labels namespace and pod of its pods"], |w| w.models.clear());
-    check("?series", &["report model_name \"base\""], |w| {
-        w.models = vec![series(&[("namespace", "prod"), ("pod", "a-0-rank-0"), ("model_name", "base")], 1.0)];
-    });
-    check("series", &["\"base\", \"other\"; none is spec.modelID \"m\""], |w| {
-        w.models = ["base", "other"]
-            .map(|name| series(&[("namespace", "prod"), ("pod_name", "a-0"), ("model_name", name)], 1.0))
-            .into();
     });
 }
 

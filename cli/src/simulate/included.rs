@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use crate::arguments::similar_names;
+
 macro_rules! scenarios {
     ($($name:literal),* $(,)?) => {
         [$(($name, include_str!(concat!("../../../tests/scenarios/", $name, ".yaml")))),*]
@@ -28,6 +30,18 @@ pub(super) fn list() -> String {
 
 pub(super) fn find(name: &str) -> Option<&'static str> {
     SCENARIOS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+/// The error about a name that is neither a file nor included.
+pub(super) fn unknown(name: &str) -> anyhow::Error {
+    let similar = similar_names(name, SCENARIOS.iter().map(|(known, _)| *known));
+    anyhow::anyhow!("no included scenario {name}{similar}. `wva simulate --list` lists them")
+}
+
+/// Whether it can only be the name of an included scenario: no such file, and no folder in it.
+pub(super) fn is_unknown_name(path: &Path) -> bool {
+    let is_name = path.file_name() == Some(path.as_os_str()) && path.extension().is_none();
+    is_name && !path.exists() && find_unless_file(path).is_none()
 }
 
 /// A file of the same name comes first.

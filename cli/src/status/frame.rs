@@ -6,7 +6,7 @@ use super::Reading;
 use super::rows::{self, Row};
 use wva_runtime::terminal::harmless;
 
-use crate::output::{TerminalSize, print_unchecked, printable, terminal_size, use_colours};
+use crate::output::{TerminalSize, print_unchecked, printable, terminal_size, use_colours, wrap};
 
 /// Alternate screen, without cursor and without wrapped lines; and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
@@ -49,13 +49,16 @@ impl Screen {
 
     fn draw(&self, error: Option<&str>) -> anyhow::Result<bool> {
         let Some(reading) = &self.last else { return Ok(true) };
+        let size = terminal_size();
         let frame = Frame {
             reading,
             wide: self.wide,
             interval: self.interval,
             error,
             coloured: use_colours(),
-            rows: terminal_size().map(|TerminalSize { rows, .. }| usize::from(rows)),
+            height: size.map(|TerminalSize { rows, .. }| usize::from(rows)),
+            // Clearing the rest of a full line would clear its last character.
+            width: size.map(|TerminalSize { columns, .. }| usize::from(columns).saturating_sub(1).max(1)),
         };
         let lines = frame.lines();
         let lines: Vec<_> = lines.iter().map(|line| harmless(line, true)).collect();
@@ -80,59 +83,75 @@ pub(super) struct Frame<'a> {
     pub(super) error: Option<&'a str>,
     pub(super) coloured: bool,
     /// Lines of the terminal, if known.
-    pub(super) rows: Option<usize>,
+    pub(super) height: Option<usize>,
+    /// Characters of a line, if known.
+    pub(super) width: Option<usize>,
 }
 
 impl Frame<'_> {
-    /// At most as many lines as the terminal has.
+    /// Fits the terminal: long lines continue on the next one, and rows without room are counted.
     pub(super) fn lines(&self) -> Vec<String> {
-        let Reading { rows, notes, scope, now, .. } = self.reading;
+        let Reading { rows, scope, now, .. } = self.reading;
         let every = self.interval.as_secs_f64();
-        let mut lines =
-            vec![format!("wva status at {now:.0}, every {every} s, Ctrl-C ends it"), String::new()];
-        let notes: Vec<String> = self
-            .error
-            .map(|error| format!("error: {error}"))
-            .into_iter()
-            .chain(notes.iter().map(|note| printable(note)))
-            .chain(rows.iter().filter_map(Row::orphan_line).map(|line| line.trim_end().to_owned()))
-            .collect();
-        if rows.is_empty() {
-            lines.push(format!("no VariantAutoscalings {scope}"));
+        let mut lines = self.wrap(&format!("wva status at {now:.0}, every {every} s, Ctrl-C ends it"), 4);
+        lines.push(String::new());
+        let mut blocks = if rows.is_empty() {
+            vec![self.wrap(&format!("no VariantAutoscalings {scope}"), 4)]
         } else {
-            lines.extend(self.table());
+            self.table()
+        };
+        let notes = self.notes();
+        let height = self.height.unwrap_or(usize::MAX);
+        let room = height.saturating_sub(notes.len() + usize::from(!notes.is_empty())).max(4);
+        let all = blocks.len();
+        let used = |blocks: &[Vec<String>]| lines.len() + blocks.iter().map(Vec::len).sum::<usize>();
+        while blocks.len() > 1 && used(&blocks) + usize::from(blocks.len() < all) > room {
+            blocks.pop();
         }
-        let room = self
-            .rows
-            .map_or(usize::MAX, |all| all.saturating_sub(notes.len() + usize::from(!notes.is_empty())));
-        if lines.len() > room.max(4) {
-            let shown = room.max(4) - 1;
-            let hidden = lines.len() - shown;
-            lines.truncate(shown);
+        let hidden = all - blocks.len();
+        lines.extend(blocks.into_iter().flatten());
+        if hidden > 0 {
             lines.push(format!("... {hidden} more: choose with -n, -l or names"));
         }
         if !notes.is_empty() {
             lines.push(String::new());
             lines.extend(notes);
         }
-        lines.truncate(self.rows.unwrap_or(usize::MAX));
+        lines.truncate(height);
         lines
     }
 
-    fn table(&self) -> Vec<String> {
-        let rows = &self.reading.rows;
-        let table = rows::render_table(rows, self.wide, load_cell);
-        let mut lines: Vec<String> = table.lines().map(str::to_owned).collect();
-        if self.coloured {
-            for (line, row) in lines.iter_mut().skip(1).zip(rows) {
-                let Some(percent) = row.saturation_percent() else { continue };
+    fn notes(&self) -> Vec<String> {
+        let Reading { rows, gpus, notes, .. } = self.reading;
+        let mut all: Vec<String> = self.error.map(|error| format!("error: {error}")).into_iter().collect();
+        all.extend(notes.iter().map(|note| printable(note)));
+        all.extend(rows.iter().filter_map(Row::orphan_line).map(|line| line.trim_end().to_owned()));
+        if self.wide && !gpus.is_empty() {
+            all.extend(rows::render_gpus(gpus).lines().map(str::to_owned));
+        }
+        all.iter().flat_map(|line| self.wrap(line, 4)).collect()
+    }
+
+    /// The heading and each variant, with the lines that each takes. A reason continues below its column.
+    fn table(&self) -> Vec<Vec<String>> {
+        let table = rows::render_table(&self.reading.rows, self.wide, load_cell);
+        let reason = table.find("CONDITION").unwrap_or_default();
+        let loads = std::iter::once(None).chain(self.reading.rows.iter().map(Row::saturation_percent));
+        let block = |(line, load): (&str, Option<f64>)| {
+            let mut block = self.wrap(line, reason);
+            if let (true, Some(percent)) = (self.coloured, load) {
                 let bar = bar(percent);
                 if !bar.is_empty() {
-                    *line = line.replacen(&bar, &format!("{}{bar}\x1b[0m", colour(percent)), 1);
+                    block[0] = block[0].replacen(&bar, &format!("{}{bar}\x1b[0m", colour(percent)), 1);
                 }
             }
-        }
-        lines
+            block
+        };
+        table.lines().zip(loads).map(block).collect()
+    }
+
+    fn wrap(&self, line: &str, indent: usize) -> Vec<String> {
+        wrap(line, self.width.unwrap_or(usize::MAX), indent)
     }
 }
 

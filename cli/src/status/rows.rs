@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use wva_crds::ConditionType;
+use wva_crds::duration::rounded;
 use wva_objects::Target;
 use wva_objects::orphan::detect_orphan;
 use wva_objects::servers::{PodGroup, ServingPods};
@@ -110,7 +111,8 @@ pub(super) fn gpu_rows(leader_snapshots: &[LeaderSnapshot]) -> Vec<GpuRow> {
     inventory.into_iter().flatten().map(row).collect()
 }
 
-fn render_gpus(rows: &[GpuRow]) -> String {
+/// Table of GPUs by accelerator.
+pub(super) fn render_gpus(rows: &[GpuRow]) -> String {
     let cells = |row: &GpuRow| {
         [row.accelerator.clone(), row.capacity.to_string(), row.used.to_string(), row.free.to_string()]
     };
@@ -349,7 +351,7 @@ fn condition(state: &ClusterState<'_>, variant: &Value) -> String {
     let need = need.map(|reason| format!("need not met: {reason}"));
     let reason = [shown, not_followed, need].into_iter().flatten().collect::<Vec<_>>().join(", ");
     match target_age(variant, state.now).filter(|age| *age > MAX_TARGET_AGE) {
-        Some(age) => format!("{reason} ({} min ago)", age.as_mins()),
+        Some(age) => format!("{reason} ({} ago)", rounded(age.unsigned_abs())),
         None => reason,
     }
 }

@@ -13,25 +13,30 @@ use crate::leader::LeaderSnapshot;
 /// A variant, its target, and the KV cache use of its replica.
 type State<'a> = (&'a str, u32, f64);
 
+fn object((name, target, _): &State<'_>) -> Value {
+    json!({
+        "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
+        "metadata": {"name": name, "namespace": "prod", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"scaleTargetRef": {"name": name}, "modelID": "m"},
+        "status": {
+            "desiredOptimizedAlloc": {"numReplicas": target, "lastRunTime": "2026-01-01T00:59:00Z"},
+            "conditions": [{"type": "Ready", "status": "True", "reason": "Ready"}],
+        },
+    })
+}
+
 fn reading(variants: &[State<'_>], notes: &[&str]) -> Reading {
-    let object = |(name, target, _): &State<'_>| {
-        json!({
-            "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
-            "metadata": {"name": name, "namespace": "prod", "creationTimestamp": "2026-01-01T00:00:00Z"},
-            "spec": {"scaleTargetRef": {"name": name}, "modelID": "m"},
-            "status": {
-                "desiredOptimizedAlloc": {"numReplicas": target, "lastRunTime": "2026-01-01T00:59:00Z"},
-                "conditions": [{"type": "Ready", "status": "True", "reason": "Ready"}],
-            },
-        })
-    };
+    reading_of(variants.iter().map(object).collect(), variants, notes)
+}
+
+fn reading_of(objects: Vec<Value>, variants: &[State<'_>], notes: &[&str]) -> Reading {
     let in_snapshot = |(name, _, kv): &State<'_>| json!({"name": name, "current": 1, "replicas": [{"pod": "p", "kv": kv, "queue": 0}]});
     let models: Vec<Value> = variants.iter().map(in_snapshot).collect();
     let snapshot = json!({"models": [{"modelID": "m", "namespace": "prod", "variants": models}]});
     let snapshot = wva_scaling::Snapshot::parse(&snapshot.to_string()).unwrap();
     let now = "2026-01-01T01:00:00Z".parse().unwrap();
     let state = ClusterState {
-        variants: variants.iter().map(object).collect(),
+        variants: objects,
         workloads: Workloads::default(),
         namespaces: Vec::new(),
         leader_snapshots: &[LeaderSnapshot { controller: "pod wva/wva-0".to_owned(), answer: snapshot }],
@@ -42,7 +47,15 @@ fn reading(variants: &[State<'_>], notes: &[&str]) -> Reading {
 }
 
 fn frame(reading: &Reading) -> Frame<'_> {
-    Frame { reading, wide: false, interval: Duration::from_secs(2), error: None, coloured: false, rows: None }
+    Frame {
+        reading,
+        wide: false,
+        interval: Duration::from_secs(2),
+        error: None,
+        coloured: false,
+        height: None,
+        width: None,
+    }
 }
 
 #[test]
@@ -73,15 +86,69 @@ fn frame_fits_the_terminal() {
     let states: Vec<State<'_>> = names.iter().map(|name| (name.as_str(), 1, 0.1)).collect();
     let reading = reading(&states, &["no leader"]);
     for rows in [1, 5, 24] {
-        let lines = Frame { rows: Some(rows), error: Some("timeout"), ..frame(&reading) }.lines();
+        let lines = Frame { height: Some(rows), error: Some("timeout"), ..frame(&reading) }.lines();
         assert!(lines.len() <= rows, "{} lines of {rows}", lines.len());
     }
-    let lines = Frame { rows: Some(24), error: Some("timeout; next try in 4 s"), ..frame(&reading) }.lines();
+    let lines =
+        Frame { height: Some(24), error: Some("timeout; next try in 4 s"), ..frame(&reading) }.lines();
     assert_eq!(
         lines[20..],
         ["... 33 more: choose with -n, -l or names", "", "error: timeout; next try in 4 s", "no leader"],
         "{lines:#?}"
     );
+}
+
+#[test]
+fn frame_never_cuts_a_reason() {
+    let states: Vec<State<'_>> =
+        vec![("a-variant-of-a-large-model-on-h100-in-zone-b", 1, 0.4), ("b", 12, 0.4)];
+    let mut first = object(&states[0]);
+    let condition = |kind: &str, reason: &str| json!({"type": kind, "status": "False", "reason": reason});
+    first["status"]["conditions"] = json!([
+        condition("Ready", "ServiceMonitorNotFound"),
+        condition("SignalFollowed", "AnotherAutoscaler"),
+        condition("NeedMet", "WaitingForQuota"),
+    ]);
+    let reading =
+        reading_of(vec![first, object(&states[1])], &states, &["no leader: the port-forward ended"]);
+    let words = |lines: &[String]| {
+        lines.join(" ").split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ")
+    };
+    for wide in [false, true] {
+        let whole = words(&Frame { wide, ..frame(&reading) }.lines());
+        assert!(
+            whole.contains("not ready: ServiceMonitorNotFound, not followed: AnotherAutoscaler"),
+            "{whole}"
+        );
+        for width in [60, 80, 119, 120, 200] {
+            let lines = Frame { wide, width: Some(width), ..frame(&reading) }.lines();
+            assert_eq!(words(&lines), whole);
+            assert!(lines.iter().all(|line| line.chars().count() <= width), "{lines:#?}");
+        }
+    }
+    let narrow = Frame { width: Some(119), ..frame(&reading) };
+    let lines = narrow.lines();
+    assert!(lines[4].starts_with("prod        a-variant-of") && lines[4].ends_with('-'), "{lines:#?}");
+    assert!(lines[5].starts_with("    not ready: ServiceMonitorNotFound, not followed:"), "{lines:#?}");
+    // Lines that continue count towards the height, and a variant is shown whole or not at all.
+    let lines = Frame { height: Some(9), ..narrow }.lines();
+    assert_eq!(
+        (lines.len(), lines[6].as_str()),
+        (9, "... 1 more: choose with -n, -l or names"),
+        "{lines:#?}"
+    );
+}
+
+#[test]
+fn wide_frame_lists_the_gpus() {
+    let mut reading = reading(&[("a", 1, 0.4)], &[]);
+    let inventory = json!({"models": [], "config": {"inventory": {"H100": {"limit": 8, "used": 5}}}});
+    let answer = wva_scaling::Snapshot::parse(&inventory.to_string()).unwrap();
+    reading.gpus = rows::gpu_rows(&[LeaderSnapshot { controller: "pod wva/wva-0".to_owned(), answer }]);
+    let has_gpus = |wide| {
+        Frame { wide, ..frame(&reading) }.lines().contains(&"H100          8          5      3".to_owned())
+    };
+    assert!(has_gpus(true) && !has_gpus(false), "{:#?}", Frame { wide: true, ..frame(&reading) }.lines());
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Decision for the variant, and whether an analysis is its basis.
 
 use wva_crds::ConditionType;
-use wva_scaling::Decision;
 use wva_scaling::snapshot::QuotaWait;
+use wva_scaling::{Decision, Reason};
 
 use crate::cluster::text;
 use crate::doctor::chain::Finding;
@@ -28,10 +28,12 @@ fn by_leader(variant: &VariantState<'_>, decision: &Decision) -> Finding {
     let message = format!("{} -> {}  {}: {reason}", decision.current, decision.target(), reason.code());
     let explain = format!("wva explain {}", variant.argument());
     if let Some(waiting) = &decision.waiting_for_quota {
-        return Finding::warning(
-            format!("{message}; {waiting}"),
-            quota_remedy(variant, waiting.cause.as_ref()),
-        );
+        let message = if matches!(reason, Reason::WaitingForQuota { .. }) {
+            format!("{} -> {}  {}: {waiting}", decision.current, decision.target(), reason.code())
+        } else {
+            format!("{message}; {waiting}")
+        };
+        return Finding::warning(message, quota_remedy(variant, waiting.cause.as_ref()));
     }
     if decision.safety_net.is_some() && !decision.model_at_zero {
         return Finding::warning(

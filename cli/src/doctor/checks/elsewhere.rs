@@ -21,6 +21,18 @@ pub(super) fn find(variant: &VariantState<'_>) -> Option<Finding> {
     elsewhere.or_else(|| other_pods(variant, &of_model))
 }
 
+/// The pods are scraped, but report other models than the variant's. The check of the series names them.
+pub(super) fn of_other_models(variant: &VariantState<'_>) -> Option<Finding> {
+    let series = variant.facts.series.as_ref()?.as_ref().ok()?;
+    let (model, pods) = (text(variant.object, "/spec/modelID"), pod_names(variant));
+    let is_own = |s: &&Series| s.label("namespace") == variant.namespace && pods.contains(pod_of(s));
+    let own: Vec<&Series> = series.models.iter().filter(is_own).collect();
+    let are_others = !own.is_empty() && own.iter().all(|s| s.label("model_name") != model);
+    are_others.then(|| {
+        Finding::fine(format!("{} scraped, under other model names", count(pods_of(&own).len(), "pod")))
+    })
+}
+
 /// Another name of a metric, such as `vllm_num_requests_waiting`, which pipelines make that allow no colon.
 pub(super) fn renamed(series: &Series) -> Option<&'static str> {
     let name = series.label("__name__");

@@ -3,11 +3,13 @@
 use kube::core::SelectorExt as _;
 use serde_json::Value;
 
-use crate::cluster::{items, text};
+use crate::cluster::{entry, items, text};
 use crate::doctor::chain::Finding;
 use crate::doctor::variant_state::{VariantState, labels, selector};
 
 const CHECK_TARGETS: &str = "check the targets page of Prometheus";
+/// Prometheus servers without an operator follow it.
+const SCRAPE_ANNOTATION: &str = "prometheus.io/scrape";
 
 pub(super) fn diagnose_scrape(variant: &VariantState<'_>) -> Finding {
     let facts = variant.facts;
@@ -24,10 +26,19 @@ pub(super) fn diagnose_scrape(variant: &VariantState<'_>) -> Finding {
         facts.services.iter().filter(|service| routes_to_any(service, variant, &pods)).collect();
     let monitors: Vec<&Value> = facts.service_monitors.iter().filter(|m| selects_any(m, &services)).collect();
     let namespace = &variant.namespace;
-    if let Some(monitor) = monitors.first().or(pod_monitors.first()) {
+    let is_annotated = |pod: &&Value| entry(pod, "/metadata/annotations", SCRAPE_ANNOTATION) == Some("true");
+    let annotated =
+        || pods.iter().any(is_annotated).then(|| format!("its pods have the annotation {SCRAPE_ANNOTATION}"));
+    let monitor = monitors.first().or(pod_monitors.first());
+    if let Some(cause) =
+        monitor.map(|monitor| format!("{} selects its pods", describe(monitor))).or_else(annotated)
+    {
         return Finding::broken(
-            format!("{symptom}, although {} selects its pods", describe(monitor)),
-            format!("{CHECK_TARGETS}: port, path, and the labels namespace and pod of the series"),
+            format!("{symptom}, although {cause}"),
+            format!(
+                "{CHECK_TARGETS}: port, path, and the labels namespace and pod of the series; with --prometheus URL, \
+                 doctor also finds series of another model_name"
+            ),
         );
     }
     match services.first() {

@@ -1,6 +1,7 @@
 //! Whether pods become ready, and why not.
 
 use serde_json::Value;
+use wva_crds::duration::rounded;
 
 use crate::cluster::{condition, elapsed_since, entry, items, text};
 use crate::doctor::chain::Finding;
@@ -82,7 +83,7 @@ fn describe_unready(variant: &VariantState<'_>, pod: &Value) -> String {
         return format!("{name}: {reason}");
     }
     let age = elapsed_since(text(pod, "/metadata/creationTimestamp"), variant.facts.now);
-    let age = age.map(|age| format!(" for {} s", age.as_secs())).unwrap_or_default();
+    let age = age.map(|age| format!(" for {}", rounded(age.unsigned_abs()))).unwrap_or_default();
     format!("{name}: starting{age}")
 }
 

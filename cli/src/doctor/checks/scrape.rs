@@ -35,9 +35,10 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Series with other labels come first: their pods are scraped, so that no monitor is missing.
+/// Series with other labels or of another model come first: their pods are scraped, so that no monitor is missing.
 fn without_series(variant: &VariantState<'_>) -> Finding {
-    elsewhere::find(variant).unwrap_or_else(|| monitors::diagnose_scrape(variant))
+    let other = elsewhere::find(variant).or_else(|| elsewhere::of_other_models(variant));
+    other.unwrap_or_else(|| monitors::diagnose_scrape(variant))
 }
 
 /// Workers of a group report with their leader, or not at all.

@@ -130,8 +130,10 @@ fn missing_confirmation(variant: &VariantState<'_>) -> Option<Finding> {
         return Some(Finding::broken(evidence.to_string(), remedy));
     }
     if let Some(age) = variant.target_age() {
-        let message =
-            format!("no controller manages it: its target was last confirmed {} min ago", age.as_mins());
+        let message = format!(
+            "no controller manages it: its target was last confirmed {} ago",
+            rounded(age.unsigned_abs())
+        );
         return (age > MAX_TARGET_AGE).then(|| Finding::broken(message, remedy));
     }
     let age = elapsed_since(text(variant.object, "/metadata/creationTimestamp"), variant.facts.now)?;

@@ -28,7 +28,7 @@ fn prometheus_that_is_down_is_a_line_of_its_own() {
     };
     let report = cluster_report(outage);
     assert!(
-        report.contains("BROKEN prometheus  does not answer the controller, which holds the targets of 1 variant: Prometheus at http://p did not answer\n"),
+        report.contains("BROKEN prometheus  gives the controller no data, so it holds the targets of 1 variant: Prometheus at http://p did not answer\n"),
         "{report}"
     );
     check(
