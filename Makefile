@@ -17,7 +17,7 @@ POLICY_RESULTS := $(patsubst %.yaml,$(RESULTS)/%.json,$(notdir $(SCENARIOS)))
 # The same for `make bench-traces`. The requests are recorded: seeds differ only in how long replicas take to start.
 TRACE_RESULTS := $(patsubst tests/scenarios/traces/%.yaml,$(RESULTS)/traces/%.json,$(wildcard tests/scenarios/traces/*.yaml))
 
-.PHONY: help list tools build test lint lint-files chart docs generate demo replay bench bench-backtest bench-conditions bench-idle bench-policies bench-admission bench-cycle bench-decide bench-report bench-simulate bench-tenants bench-curves bench-traces bench-windows compare-decisions test-bad-input test-consumers test-docs test-engines test-faults test-from-zero test-image test-long test-quick test-report test-rollouts test-router test-install test-outages test-scale-down test-scaling test-side-by-side test-throughput test-upgrade test-versions test-zero fuzz deny clean
+.PHONY: help list tools build test lint lint-files chart docs generate demo replay soak bench bench-backtest bench-conditions bench-idle bench-policies bench-reaction bench-sizes bench-admission bench-cycle bench-decide bench-report bench-simulate bench-tenants bench-curves bench-traces bench-windows compare-decisions test-bad-input test-consumers test-docs test-engines test-faults test-from-zero test-image test-long test-quick test-recipes test-report test-rollouts test-router test-install test-outages test-scale-down test-scaling test-side-by-side test-throughput test-upgrade test-versions test-zero fuzz deny clean
 
 help:
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -30,7 +30,7 @@ tools: #: Build the pinned programs of the test control plane, once, into a cach
 	@tests/testbed/tools/build.sh > /dev/null
 
 # The example has the tests' dependencies, so both builds use the same features and compile libraries once.
-build: ## Build the programs of the demo and the tests
+build: ## Build the programs of the tests
 	@tests/build.sh $(TARGET)/build.txt build --locked --workspace --bins --example policy_pages
 
 test: tools ## Run all tests: unit, property, each crate on real sockets, end to end on a real control plane
@@ -66,8 +66,8 @@ test-report: build #: Open the report of a day in headless Chromium, or that of 
 generate: ## Write generated files: CRD, schemas of ConfigMap entries, webhook configurations, rule reference, dashboards, pages of settings, CRD and entries
 	WVA_GENERATE=1 $(CARGO) test --quiet --workspace --test program generated::
 
-demo: tools build ## Show the main job on a real control plane, and write its report to target/demo (KEEP=1 leaves it running)
-	@$(TARGET)/debug/wva-experiments demo --programs $(TARGET)/debug --folder $(TARGET)/demo $(if $(KEEP),--keep)
+demo: ## Show the main job on a real control plane, and write its report to target/demo (KEEP=1 leaves it running)
+	@tests/demo.sh $(if $(KEEP),--keep)
 
 bench: tools #: Measure the release binary on a real control plane: idle memory with 10 variants
 	$(CARGO) build --release --bin manager
@@ -85,6 +85,14 @@ bench-admission: tools #: Measure reviews of the release binary under load with 
 bench-cycle: tools #: Measure rounds of queries and cycles of the release binary with MODELS (1,000) models of REPLICAS (4) pods in NAMESPACES (20) namespaces on a real Prometheus
 	$(CARGO) build --release --bin manager
 	@$(CARGO) run --quiet --package wva-experiments -- bench-cycle --programs $(TARGET)/release --folder $(TARGET)/bench $(if $(NAMESPACES),--namespaces $(NAMESPACES)) $(if $(MODELS),--models $(MODELS)) $(if $(REPLICAS),--replicas $(REPLICAS))
+
+bench-sizes: #: Run bench-cycle for 10, 100, 1,000 and 5,000 models, and print the table and the plot of docs/development/evidence/performance.md; 45 minutes
+	@for models in 10 100 1000 5000; do $(MAKE) --no-print-directory bench-cycle MODELS=$$models NAMESPACES=10 || true; done
+	@$(CARGO) run --quiet --package wva-experiments -- sizes --folder $(TARGET)/bench
+
+bench-reaction: tools #: Measure 50 steps of the load: from the servers to Prometheus, the target, the HPA and a ready replica; SCRAPE (15s) is the scrape interval; 12 minutes
+	$(CARGO) build --release --bin manager
+	@$(CARGO) run --quiet --package wva-experiments -- reaction --programs $(TARGET)/release $(if $(SCRAPE),--scrape $(SCRAPE))
 
 bench-tenants: tools #: Measure the memory of the release binary next to large objects of foreign namespaces and hostile metrics pages (10 minutes)
 	$(CARGO) build --release --bin manager
@@ -170,9 +178,13 @@ test-versions: build #: Run admission, policies, lifecycle, HPA and install on t
 compare-decisions: #: Compare the answers of `wva decide` with those of the commit PREVIOUS, for 1,000 generated snapshots
 	@tests/compare-decisions.sh $(PREVIOUS)
 
-test-outages: tools #: Test every kind of outage of Prometheus, 3 minutes each, with the release binary; some 25 minutes
+test-outages: tools #: Test faults of Prometheus, pods, the API server, etcd, clocks and replicas, LASTS (3m) each, with the release binary; some 110 minutes (needs Debian's package faketime)
 	$(CARGO) build --release --bin manager
-	@$(CARGO) run --quiet --package wva-experiments -- outages --programs $(TARGET)/release $(if $(ONLY),--only $(ONLY))
+	@$(CARGO) run --quiet --package wva-experiments -- outages --programs $(TARGET)/release $(if $(LASTS),--lasts $(LASTS)) $(if $(ONLY),--only '$(ONLY)')
+
+soak: tools #: Run LASTS (60m) of churn, faults and failovers over 300 variants: memory, descriptors, threads and series must stay flat; LEAK=1 adds a leak to a debug build, which the slopes must show
+	$(CARGO) build $(if $(LEAK),,--release) --bin manager
+	@$(CARGO) run --quiet --package wva-experiments -- soak --programs $(TARGET)/$(if $(LEAK),debug,release) --folder $(TARGET)/bench $(if $(LASTS),--lasts $(LASTS)) $(if $(LEAK),--leak)
 
 test-from-zero: tools #: Wake 500 models from zero with the release binary, and watch a hundred at zero; some four minutes
 	$(CARGO) build --release --bin manager
@@ -180,6 +192,9 @@ test-from-zero: tools #: Wake 500 models from zero with the release binary, and 
 
 test-scale-down: tools build #: Scale busy models down 200 times where one replica is idle, and count lost requests; some six minutes
 	@$(TARGET)/debug/wva-experiments scale-down --programs $(TARGET)/debug
+
+test-recipes: tools #: Walk the recipes of CONTRIBUTING.md on a copy: a setting, a rule and a metric, and each step left out; some ten minutes
+	@tests/recipes.sh
 
 test-rollouts: tools build #: Roll 20 replicas out under constant load on the real HPA, and print the table; some seven minutes
 	@$(CARGO) test --workspace --test e2e rollout:: -- --nocapture --ignored

@@ -83,11 +83,25 @@ async fn join_all(tasks: &mut Tasks) {
 /// Debug builds inject the fault of `WVA_FAULT`.
 pub(super) fn tasks() -> Tasks {
     #[cfg(debug_assertions)]
+    if std::env::var("WVA_FAULT").is_ok_and(|text| text == "leak") {
+        std::thread::spawn(leak);
+    }
+    #[cfg(debug_assertions)]
     if let Some(fault) = std::env::var("WVA_FAULT").ok().and_then(|text| wva_runtime::Fault::parse(&text)) {
         tracing::warn!(?fault, "Injecting a fault into a task");
         return wva_runtime::Fault::tasks_with(Some(fault));
     }
     Tasks::default()
+}
+
+/// Loses 1 MiB and one descriptor a minute, to test the soak.
+#[cfg(debug_assertions)]
+fn leak() {
+    loop {
+        std::thread::sleep(Duration::from_mins(1));
+        Vec::leak(vec![1_u8; 1 << 20]);
+        let _ = std::fs::File::open("/dev/null").map(std::os::fd::IntoRawFd::into_raw_fd);
+    }
 }
 
 /// A debug build with a `freeze` fault has a limit of seconds.

@@ -9,10 +9,11 @@ pub(crate) mod idle_fleet;
 mod load;
 mod pairs;
 mod review;
+pub(crate) mod sizes;
 mod stored;
 pub(crate) mod tenants;
 
-pub(crate) use stored::{Fleet, NAMESPACES, VARIANTS};
+pub(crate) use stored::{Fleet, NAMESPACES, ServingCluster, VARIANTS, count, create};
 
 use std::path::Path;
 
@@ -22,7 +23,7 @@ use serde_json::Value;
 use crate::command::print_line;
 
 /// Writes the figures as JSON and prints the path.
-fn write_json(path: &Path, figures: &Value) -> anyhow::Result<()> {
+pub(crate) fn write_json(path: &Path, figures: &Value) -> anyhow::Result<()> {
     let folder = path.parent().context("a file without a folder")?;
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     std::fs::write(path, format!("{figures:#}\n"))

@@ -11,10 +11,12 @@ mod from_zero;
 mod history;
 mod learned;
 mod outages;
+mod reaction;
 mod replay;
 mod report;
 mod scale_down;
 mod side_by_side;
+mod soak;
 mod throughput;
 mod usage;
 mod variants;
@@ -126,6 +128,12 @@ enum Task {
         #[arg(long, default_value = "target/bench")]
         folder: PathBuf,
     },
+    /// Prints the table and the plot of the sizes that bench-cycle has measured
+    Sizes {
+        /// Folder of its reports
+        #[arg(long, default_value = "target/bench")]
+        folder: PathBuf,
+    },
     /// Measures what large objects and hostile pages of tenants cost
     BenchTenants,
     /// Sends invalid input to the admission port during valid reviews, and checks the effect
@@ -134,14 +142,23 @@ enum Task {
         #[arg(long)]
         only: Option<String>,
     },
-    /// Outages of Prometheus while the load falls: nothing may scale down, and scaling must resume afterwards
+    /// Faults of Prometheus, pods, the API server, etcd, clocks and replicas under load, with a live HPA: nothing may scale
+    /// down wrongly, and scaling must resume afterwards
     Outages {
-        /// Duration of each outage
+        /// Duration of each fault
         #[arg(long, default_value = "3m", value_parser = duration)]
         lasts: Duration,
-        /// Only the outages whose names contain this
+        /// Only the faults whose names contain this; may be repeated
         #[arg(long)]
-        only: Option<String>,
+        only: Vec<String>,
+    },
+    /// An hour of churn, faults and failovers over 300 variants: memory, descriptors, threads and series must stay flat
+    Soak(soak::Plan),
+    /// Fifty steps of the load: how long each leg takes, from the servers to a ready replica
+    Reaction {
+        /// Scrape interval of Prometheus
+        #[arg(long, default_value = "15s", value_parser = duration)]
+        scrape: Duration,
     },
     /// Replays recorded traffic in real time, and compares it with the simulator
     Replay {
@@ -208,7 +225,8 @@ async fn main() -> ExitCode {
 
 impl Task {
     async fn run(self, wva: &Path) -> anyhow::Result<()> {
-        let needs_none = matches!(self, Self::Tools | Self::Up { .. } | Self::BenchBacktest { .. });
+        let needs_none =
+            matches!(self, Self::Tools | Self::Up { .. } | Self::Sizes { .. } | Self::BenchBacktest { .. });
         let manager = manager(wva);
         ensure!(needs_none || manager.exists(), "{} does not exist; build it first", manager.display());
         let work: LocalBoxFuture<'_, anyhow::Result<()>> = match &self {
@@ -237,9 +255,12 @@ impl Task {
                 let fleet = bench::Fleet { namespaces: *namespaces, variants: *models, replicas: *replicas };
                 Box::pin(bench::cycle::run(wva, folder, fleet))
             }
+            Self::Sizes { folder } => Box::pin(std::future::ready(bench::sizes::print(folder))),
             Self::BenchTenants => Box::pin(bench::tenants::run(wva)),
             Self::Faults { only } => Box::pin(faults::run(wva, only.as_deref())),
-            Self::Outages { lasts, only } => Box::pin(outages::run(wva, *lasts, only.as_deref())),
+            Self::Soak(plan) => Box::pin(soak::run(wva, plan)),
+            Self::Outages { lasts, only } => Box::pin(outages::run(wva, *lasts, only)),
+            Self::Reaction { scrape } => Box::pin(reaction::run(wva, *scrape)),
             Self::Replay { scenarios, lasts, slo_target } => {
                 Box::pin(replay::run(wva, scenarios, *lasts, *slo_target))
             }

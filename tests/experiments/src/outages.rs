@@ -1,17 +1,25 @@
-//! Outages of Prometheus, each for minutes, while the load falls unobserved. Nothing may scale down, the conditions
-//! must report the outage, and scaling must resume afterwards. Prints a row for each kind.
+//! Faults of Prometheus, pods, the API server, etcd, clocks and replicas, each for minutes, with load, a live HPA and
+//! steady reviews. Nothing may scale down that the load needs, no variant may have two publishers, no invalid object
+//! may be admitted, the conditions must report what fails, and scaling must resume afterwards. Prints a row for each.
 
+mod kind;
 mod model;
+mod refusals;
+mod row;
+mod site;
 
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use futures::future::try_join_all;
-use wva_testbed::install::{Install, InstallOptions};
-use wva_testbed::{Component, ExportFault, FaultProxy, Options, ProxyMode, Testbed};
+use wva_testbed::install::InstallOptions;
+use wva_testbed::{NodeGroup, Options, Testbed};
 
-use self::model::{OutageModel, Row};
+pub(crate) use self::kind::Kind;
+use self::model::OutageModel;
+use self::row::Row;
+pub(crate) use self::site::Site;
 use crate::command::print_line;
 use crate::report::Report;
 
@@ -28,154 +36,42 @@ const SETTINGS: [(&str, &str); 6] = [
 /// Age from which a value is ignored.
 const STALE: Duration = Duration::from_secs(30);
 
-/// Kind of outage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Prometheus does not run.
-    Down,
-    /// Answers 503.
-    Unavailable,
-    /// Accepts requests and answers none.
-    Hung,
-    /// Frozen process: the kernel accepts connections, and Prometheus never answers.
-    Frozen,
-    /// Answers every query with an empty result.
-    Empty,
-    /// The pods report NaN.
-    NotANumber,
-    /// All scrapes of pods fail, so that the metrics become stale.
-    Stale,
-    /// Scrapes of half the pods fail.
-    Half,
-}
-
-impl Kind {
-    /// Faults of Prometheus affect every model, and run one after the other.
-    const OF_PROMETHEUS: [Self; 5] = [Self::Down, Self::Unavailable, Self::Hung, Self::Frozen, Self::Empty];
-    /// Faults of pods affect one model each, and run in parallel.
-    const OF_PODS: [Self; 3] = [Self::NotANumber, Self::Stale, Self::Half];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Down => "down",
-            Self::Unavailable => "503",
-            Self::Hung => "hung",
-            Self::Frozen => "frozen",
-            Self::Empty => "empty",
-            Self::NotANumber => "NaN",
-            Self::Stale => "stale",
-            Self::Half => "half the targets",
-        }
-    }
-
-    /// Time limit for the conditions to report it: two cycles after the program can detect it.
-    fn reported_within(self) -> Option<Duration> {
-        let cycles = INTERVAL * 2;
-        match self {
-            Self::Down | Self::Unavailable => Some(cycles),
-            // A query fails after its time-out.
-            Self::Hung | Self::Frozen => Some(cycles + Duration::from_secs(10)),
-            // A missing value counts as an outage once the last one is stale.
-            Self::Empty | Self::Stale => Some(cycles + STALE),
-            // The one-minute maximum is valid until all samples of the minute are NaN.
-            Self::NotANumber => Some(cycles + STALE + Duration::from_mins(1)),
-            // The other half shows the load; the reason of each decision names the gap.
-            Self::Half => None,
-        }
-    }
-}
-
-/// Runs all kinds, or those whose names contain `only`, for `lasts` each.
-pub(crate) async fn run(wva: &Path, lasts: Duration, only: Option<&str>) -> anyhow::Result<()> {
+/// Runs all kinds, or those whose names contain one of `only`, for `lasts` each.
+pub(crate) async fn run(wva: &Path, lasts: Duration, only: &[String]) -> anyhow::Result<()> {
     let wanted = |kinds: &[Kind]| -> Vec<Kind> {
-        kinds.iter().copied().filter(|kind| only.is_none_or(|only| kind.name().contains(only))).collect()
+        let is_wanted = |kind: &Kind| only.is_empty() || only.iter().any(|only| kind.name().contains(only));
+        kinds.iter().copied().filter(is_wanted).collect()
     };
-    let (of_pods, of_prometheus) = (wanted(&Kind::OF_PODS), wanted(&Kind::OF_PROMETHEUS));
-    ensure!(!(of_pods.is_empty() && of_prometheus.is_empty()), "no outage has {only:?} in its name");
+    let (of_pods, of_all) = (wanted(&Kind::OF_PODS), wanted(&Kind::OF_ALL));
+    ensure!(!(of_pods.is_empty() && of_all.is_empty()), "no fault has {only:?} in its name");
     let testbed = Testbed::start(Options {
         name: "outages".to_owned(),
         scrape_interval: Duration::from_secs(5),
         hpa_sync: Duration::from_secs(5),
+        // Half of the nodes are drained while earlier models end.
+        nodes: vec![NodeGroup { gpus: 32, ..NodeGroup::new("h100", 4, "NVIDIA-H100-80GB-HBM3") }],
         ..Options::default()
     })
     .await?;
-    let behind = testbed.prometheus_url()?;
-    let proxy = FaultProxy::open(behind.strip_prefix("http://").context("an URL without a scheme")?).await?;
-    let options =
-        InstallOptions::new(wva).with(&[("PROMETHEUS_BASE_URL", proxy.url().as_str())]).with(&SETTINGS);
-    let install = Install::start(&testbed, &options).await?;
+    let site = Site::start(&testbed, InstallOptions::new(wva).with(&SETTINGS)).await?;
 
-    print_line(&format!("each outage lasts {lasts:?}; a cycle every {INTERVAL:?}"))?;
-    print_line(
-        "outage | scale-downs | gaps in the series | reported after | safety net after | back after | scaled down after | kept",
-    )?;
+    print_line(&format!("each fault lasts {lasts:?}; a cycle every {INTERVAL:?}\n"))?;
+    Row::print_head()?;
     let mut report = Report::default();
-    let all = of_pods.iter().map(|kind| OutageModel::start(&testbed, &install, *kind));
-    let models = try_join_all(all).await?;
-    let rows =
-        try_join_all(models.iter().map(|model| model.suffer(lasts, async |on| model.of_pods(on)))).await?;
-    for (kind, row) in of_pods.iter().zip(rows) {
-        row.judge(*kind, &mut report)?;
+    let models = try_join_all(of_pods.iter().map(|kind| OutageModel::start(&site, *kind))).await?;
+    for row in try_join_all(models.iter().map(|model| model.suffer(lasts))).await? {
+        row.judge(&mut report)?;
     }
-    drop(models);
-    for kind in of_prometheus {
-        let model = OutageModel::start(&testbed, &install, kind).await?;
-        let row = model.suffer(lasts, async |on| of_prometheus_is(kind, on, &testbed, &proxy).await).await?;
-        row.judge(kind, &mut report)?;
+    for model in models {
+        model.end().await?;
+    }
+    for kind in of_all {
+        let model = OutageModel::start(&site, kind).await?;
+        match model.suffer(lasts).await {
+            Ok(row) => row.judge(&mut report)?,
+            Err(error) => report.require(false, || format!("{}: {error:#}", kind.name())),
+        }
+        model.end().await?;
     }
     report.end()
-}
-
-/// Begins or ends an outage of Prometheus.
-async fn of_prometheus_is(kind: Kind, on: bool, testbed: &Testbed, proxy: &FaultProxy) -> anyhow::Result<()> {
-    match (kind, on) {
-        (Kind::Down, true) => testbed.prometheus_stop().await,
-        (Kind::Down, false) => testbed.prometheus_start().await,
-        (Kind::Frozen, true) => testbed.pause(Component::Prometheus),
-        (Kind::Frozen, false) => testbed.resume(Component::Prometheus),
-        (kind, on) => {
-            proxy.set(match kind {
-                _ if !on => ProxyMode::Open,
-                Kind::Unavailable => ProxyMode::Unavailable,
-                Kind::Hung => ProxyMode::Hung,
-                _ => ProxyMode::Empty,
-            });
-            Ok(())
-        }
-    }
-}
-
-impl OutageModel<'_> {
-    /// Begins or ends an outage of this model's pods.
-    fn of_pods(&self, on: bool) -> anyhow::Result<()> {
-        let pods = self.fleet.pods();
-        ensure!(pods.len() == OutageModel::REPLICAS, "{} pods are there", pods.len());
-        let (share, fault) = match self.kind {
-            Kind::NotANumber => (pods.len(), ExportFault::NotANumber),
-            Kind::Half => (pods.len() / 2, ExportFault::Down),
-            _ => (pods.len(), ExportFault::Down),
-        };
-        pods.iter().take(share).for_each(|pod| self.fleet.set_fault(&pod.pod, on.then_some(fault)));
-        Ok(())
-    }
-}
-
-impl Row {
-    /// Prints the row, and checks the bounds of its kind.
-    fn judge(&self, kind: Kind, report: &mut Report) -> anyhow::Result<()> {
-        let seconds =
-            |after: Option<Duration>| after.map_or("-".to_owned(), |d| format!("{} s", d.as_secs()));
-        // One poll per second, and a round of queries that may just have begun.
-        let slack = Duration::from_secs(9);
-        let is_within =
-            |after: Option<Duration>, most: Duration| after.is_some_and(|after| after <= most + slack);
-        let reported = kind.reported_within().is_none_or(|most| is_within(self.reported, most));
-        let back = is_within(self.back, INTERVAL * 2);
-        let kept = self.scale_downs == 0 && self.gaps == 0 && reported && back && self.reason_seen;
-        let times = [self.reported, self.safety_net, self.back, self.scaled_down].map(seconds);
-        let row = format!("{} | {} | {} | {}", kind.name(), self.scale_downs, self.gaps, times.join(" | "));
-        print_line(&format!("{row} | {}", if kept { "yes" } else { "NO" }))?;
-        report.require(kept, || row);
-        Ok(())
-    }
 }

@@ -59,6 +59,11 @@ pub(crate) fn open_files(pid: u32) -> anyhow::Result<usize> {
     Ok(process(pid)?.fd_count()?)
 }
 
+/// Number of threads of a process.
+pub(crate) fn threads(pid: u32) -> anyhow::Result<i64> {
+    Ok(process(pid)?.stat()?.num_threads)
+}
+
 /// Limit of this program's open files.
 pub(crate) fn files_limit() -> anyhow::Result<u64> {
     Ok(match Process::myself()?.limits()?.max_open_files.soft_limit {

@@ -55,7 +55,8 @@ impl ProtectedServer {
     }
 }
 
-fn acceptor(folder: &Path) -> anyhow::Result<TlsAcceptor> {
+/// TLS with `tls.crt` and `tls.key` of this folder.
+pub(crate) fn acceptor(folder: &Path) -> anyhow::Result<TlsAcceptor> {
     let certificates: Vec<_> =
         CertificateDer::pem_file_iter(folder.join("tls.crt"))?.collect::<Result<_, _>>()?;
     let key = PrivateKeyDer::from_pem_file(folder.join("tls.key"))?;

@@ -253,6 +253,11 @@ impl<'a> Replicas<'a> {
         Ok(self.program(index)?.series("wva_leader", &[]).await?.map(|value| value > 0.0))
     }
 
+    /// Page at `/metrics` of a replica.
+    pub async fn metrics(&self, index: usize) -> anyhow::Result<String> {
+        self.program(index)?.metrics().await
+    }
+
     pub fn process(&self, index: usize) -> anyhow::Result<&Process> {
         Ok(self.program(index)?.process())
     }

@@ -4,6 +4,7 @@
 pub(crate) mod access;
 pub mod audit;
 mod data;
+mod etcd;
 mod launcher;
 mod plans;
 pub(crate) mod prometheus;

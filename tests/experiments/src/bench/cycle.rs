@@ -7,10 +7,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::ensure;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
+use tokio::time::Instant;
+use wva_testbed::audit::{Audit, Write};
 use wva_testbed::install::program::series;
 use wva_testbed::install::{Install, InstallOptions};
-use wva_testbed::{Options, eventually};
+use wva_testbed::{Options, Testbed, eventually};
 
 use super::stored::{Fleet, ServingCluster, VARIANTS, count};
 use super::write_json;
@@ -42,13 +45,18 @@ const RESIDENT_BOUND: u64 = 64 * 1024;
 pub(crate) async fn run(wva: &Path, folder: &Path, fleet: Fleet) -> anyhow::Result<()> {
     let Fleet { namespaces, variants, .. } = fleet;
     print_line(&format!("starting a control plane and {} pods in {namespaces} namespaces", fleet.pods()))?;
-    let options =
-        Options { name: "bench-cycle".to_owned(), hpa_sync: Duration::from_mins(10), ..Options::default() };
+    let options = Options {
+        name: "bench-cycle".to_owned(),
+        hpa_sync: Duration::from_mins(10),
+        audit: Audit::All,
+        ..Options::default()
+    };
     let serving = ServingCluster::start(options, fleet).await?;
+    let started = Instant::now();
     let install =
         Install::start(&serving.testbed, &InstallOptions::every(wva, &format!("{}s", EVERY.as_secs())))
             .await?;
-    let figures = measure(&install, fleet).await?;
+    let figures = measure(&serving.testbed, &install, fleet, started).await?;
     write_json(&folder.join(format!("cycle-{variants}-{namespaces}.json")), &figures.json())?;
     figures.report()
 }
@@ -59,6 +67,16 @@ struct Reading {
     queries: BTreeMap<String, Timing>,
     cycles: Timing,
     usage: Usage,
+}
+
+impl Reading {
+    /// Queries since an earlier reading, of each signal that was asked for.
+    fn queries_since(&self, before: &Self) -> BTreeMap<String, Timing> {
+        let since = |(name, timing): (&String, &Timing)| {
+            (name.clone(), timing.since(before.queries.get(name).copied().unwrap_or_default()))
+        };
+        self.queries.iter().map(since).filter(|(_, timing)| timing.count > 0.0).collect()
+    }
 }
 
 /// Sum and count of a histogram, seconds.
@@ -98,37 +116,49 @@ async fn read(install: &Install) -> anyhow::Result<Reading> {
     Ok(Reading { queries, cycles: timing("wva_engine_cycle_duration", &[])?, usage })
 }
 
-async fn measure(install: &Install, fleet: Fleet) -> anyhow::Result<Figures> {
+async fn measure(
+    testbed: &Testbed,
+    install: &Install,
+    fleet: Fleet,
+    started: Instant,
+) -> anyhow::Result<Figures> {
     eventually("all variants to be decided on", Duration::from_mins(3), async || {
         let ready = install.series("wva_variants", &[("reason", "Ready")]).await?.unwrap_or(0.0);
         ensure!(ready >= count(fleet.variants), "{ready} variants are ready");
         Ok(())
     })
     .await?;
+    let start = started.elapsed();
     print_line(&format!("waiting for {SETTLE} cycles"))?;
     let begin = after_cycles(install, SETTLE).await?;
+    let settled = Timestamp::now();
     print_line(&format!("measuring {ROUNDS} rounds and cycles"))?;
     let end = after_cycles(install, ROUNDS).await?;
+    let (during, earlier): (Vec<_>, Vec<_>) =
+        testbed.audit()?.into_iter().partition(|write| write.at >= settled);
     print_line(&format!("measuring {SCRAPED} cycles with {SCRAPES} scrapes each"))?;
     let scrape = measure_scrapes(install).await?;
     let cycles = end.cycles.since(begin.cycles);
-    let queries = end
-        .queries
-        .iter()
-        .map(|(name, timing)| {
-            (name.clone(), timing.since(begin.queries.get(name).copied().unwrap_or_default()))
-        })
-        .filter(|(_, timing)| timing.count > 0.0)
-        .collect();
     Ok(Figures {
         fleet,
         cycles: cycles.count,
         cycle: cycles.mean(),
-        queries,
+        queries: end.queries_since(&begin),
         own: end.usage.cpu.saturating_sub(begin.usage.cpu).as_secs_f64() / cycles.count,
         scrape,
         usage: end.usage,
+        start,
+        requests: [requests(&earlier), requests(&during)],
     })
+}
+
+/// Requests to the API server by verb and resource, except renewals of the Lease.
+fn requests(all: &[Write]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for write in all.iter().filter(|write| write.resource != "leases") {
+        *counts.entry(format!("{} {}", write.verb, write.resource)).or_default() += 1;
+    }
+    counts
 }
 
 /// Waits for more cycles.
@@ -177,6 +207,10 @@ struct Figures {
     own: f64,
     scrape: Scrapes,
     usage: Usage,
+    /// From the start of the process until all variants are decided.
+    start: Duration,
+    /// Requests to the API server from the start until the measurement, and during it.
+    requests: [BTreeMap<String, usize>; 2],
 }
 
 impl Figures {
@@ -197,6 +231,8 @@ impl Figures {
             "queriesARound": self.a_round(), "secondsOfACycle": self.cycle,
             "secondsInAllOneAfterTheOther": self.total(), "processorSecondsOfTheProgram": self.own,
             "processorSecondsWithScrapes": self.scrape.in_all, "bytesOfAScrape": self.scrape.bytes,
+            "secondsUntilAllAreDecided": self.start.as_secs_f64(),
+            "requestsOfTheStart": self.requests[0], "requestsOfTheMeasurement": self.requests[1],
             "residentKiB": {"now": self.usage.resident, "most": self.usage.peak, "ofThatCode": self.usage.code},
         })
     }
@@ -226,6 +262,14 @@ impl Figures {
         let Usage { resident, code, peak, .. } = self.usage;
         row(&mut report, "resident", (resident, RESIDENT_BOUND), mib, is_bounded)?;
         Report::note("  at most since the start, and of that code", format!("{}, {}", mib(peak), mib(code)))?;
+        Report::note("from the start until all are decided", format!("{:.1} s", self.start.as_secs_f64()))?;
+        for (requests, when) in self.requests.iter().zip(["until the measurement", "during it"]) {
+            let sum: usize = requests.values().sum();
+            Report::note(&format!("requests to the API server {when}"), sum)?;
+            for (what, times) in requests {
+                print_line(&format!("    {times:6} {what}"))?;
+            }
+        }
         report.end()
     }
 }

@@ -48,7 +48,7 @@ pub(super) async fn store(
     Ok(namespaces)
 }
 
-pub(super) async fn create(client: &kube::Client, namespace: &str, yaml: &str) -> anyhow::Result<()> {
+pub(crate) async fn create(client: &kube::Client, namespace: &str, yaml: &str) -> anyhow::Result<()> {
     let object: DynamicObject =
         serde_saphyr::from_str(yaml).map_err(|e| anyhow::anyhow!("a fixture is not YAML: {e}"))?;
     let types = object.types.clone().context("a fixture without a kind")?;
@@ -67,19 +67,19 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    pub(super) fn pods(self) -> usize {
+    pub(crate) fn pods(self) -> usize {
         self.variants * self.replicas
     }
 }
 
 /// Control plane with a model for each variant; all pods are ready and scraped by Prometheus.
-pub(super) struct ServingCluster {
-    pub(super) testbed: Testbed,
+pub(crate) struct ServingCluster {
+    pub(crate) testbed: Testbed,
     _exporter: Exporter,
 }
 
 impl ServingCluster {
-    pub(super) async fn start(options: Options, fleet: Fleet) -> anyhow::Result<Self> {
+    pub(crate) async fn start(options: Options, fleet: Fleet) -> anyhow::Result<Self> {
         let Fleet { namespaces, variants, replicas } = fleet;
         ensure!(
             namespaces > 0 && variants > 0 && variants.is_multiple_of(namespaces),
@@ -146,6 +146,6 @@ pub(super) async fn ready_pods(client: &kube::Client, namespace: &str) -> anyhow
 }
 
 #[expect(clippy::cast_precision_loss, reason = "thousands")]
-pub(super) fn count(n: usize) -> f64 {
+pub(crate) fn count(n: usize) -> f64 {
     n as f64
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 
 /// Creates an empty log folder.
 pub(super) fn log_folder(name: &str) -> anyhow::Result<PathBuf> {
@@ -25,6 +25,13 @@ pub(super) fn log_folder(name: &str) -> anyhow::Result<PathBuf> {
     }
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     folder.canonicalize().with_context(|| format!("cannot resolve {}", folder.display()))
+}
+
+/// Copies a folder with all that it holds.
+pub(super) fn copy_folder(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let copied = Command::new("cp").arg("-a").args([from, to]).status().context("cannot run cp")?;
+    ensure!(copied.success(), "cannot copy {} to {}: {copied}", from.display(), to.display());
+    Ok(())
 }
 
 /// Data folder. A shell that waits on a pipe removes it when this process ends, even by a crash.
