@@ -6,6 +6,7 @@ mod judge;
 mod matrix;
 mod options;
 mod store;
+mod variants;
 
 use std::process::ExitCode;
 
@@ -17,6 +18,7 @@ use wva_simulator::backtest::text::text;
 
 use self::options::Options;
 use self::store::Store;
+use self::variants::Variants;
 use crate::arguments::output_format;
 use crate::output::{self, print};
 
@@ -29,8 +31,14 @@ pub(crate) fn backtest(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         Ok(options) => options,
         Err(error) => return Ok(output::wrong_usage(error)),
     };
+    // Before the queries, which may take minutes.
+    let variants = if variants::is_asked_for(arguments) {
+        crate::block_on(variants::read(arguments, &options))?
+    } else {
+        Variants::new()
+    };
     let store = match &options.from {
-        Some(file) => Store::read(file)?,
+        Some(file) => Store::read(file)?.only(&options.selector, file)?,
         None => crate::block_on(fetch::fetch(arguments, &options))?,
     };
     anyhow::ensure!(!store.histories.is_empty(), options.nothing_found());
@@ -40,7 +48,7 @@ pub(crate) fn backtest(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     if let Some(file) = &options.export {
         store.export(file, options.is_anonymous)?;
     }
-    let report = judge::judge(&store, &options)?;
+    let report = judge::judge(&store, &variants, &options)?;
     print(&match output_format(arguments) {
         format @ ("json" | "yaml") => output::report(FileKind::BacktestReport, &report.0, format)?,
         _ => text(&report.0),

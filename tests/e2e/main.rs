@@ -9,6 +9,8 @@ mod control_plane;
 mod dashboards;
 mod from_zero;
 mod front_door;
+#[path = "../fixtures/history.rs"]
+mod history;
 mod install;
 mod lifecycle;
 mod migration;

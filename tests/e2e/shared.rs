@@ -2,6 +2,7 @@
 //! Why a control plane of its own: these tests decide every two seconds, by real load.
 
 mod alerts;
+mod backtest;
 mod explain;
 mod generate;
 mod groups;

@@ -1,8 +1,9 @@
 //! `wva backtest` on a file that an export would write, and its errors. `make bench-backtest` runs it on a real
 //! Prometheus.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::history::calm_hours;
 use crate::{RunResult, Scratch, run};
 
 fn backtest(arguments: &[&str]) -> RunResult {
@@ -12,26 +13,6 @@ fn backtest(arguments: &[&str]) -> RunResult {
 /// Two calm hours: two requests a minute at one replica, which take 20 ms for a token.
 fn lines(ttft: [u32; 6]) -> String {
     calm_hours(2, ttft)
-}
-
-/// The same with a number of hours.
-fn calm_hours(hours: usize, ttft: [u32; 6]) -> String {
-    let (from, windows) = (1_800_000_000, 12 * hours);
-    let to = from + 3600 * hours;
-    let header = json!({"apiVersion": "wva.llmd.ai/v1alpha1", "kind": "BacktestHistory", "wvaVersion": "0.1.0",
-        "from": from, "to": to, "step": 60, "interval": 60.0, "namespace": "prod", "model": "acme/secret"});
-    let rows = |bounds: Value, row: Value| json!({"bounds": bounds, "rows": vec![row; windows]});
-    let chunk = json!({"namespace": "prod", "model": "acme/secret", "from": from,
-        "cells": vec![json!([2, 2, 200, 100, 1, 0]); 60 * hours],
-        "windows": {
-            "prompt": rows(json!([50, 100, 200]), json!([0, 5, 5, 0])),
-            "output": rows(json!([20, 50, 100]), json!([0, 5, 5, 0])),
-            "ttft": rows(json!([0.02, 0.04, 0.06, 0.1, 1.0]), json!(ttft)),
-            "requestGap": rows(json!([0.01, 0.025, 0.05, 0.1]), json!([0, 10, 0, 0, 0])),
-            "gapSeconds": vec![9.8; windows], "gaps": vec![490.0; windows]},
-        "engine": {"kvTokens": 272_000.0, "mostRunning": 2.0, "mostRunningWhileWaiting": 0.0, "ceilingScrapes": 0}});
-    let done = json!({"done": {"from": from, "to": to, "warning": "series of prod may be missing"}});
-    format!("{header}\n{}\n{done}\n", json!({"chunk": chunk}))
 }
 
 #[test]
@@ -128,4 +109,8 @@ fn errors_name_file_line_and_option() {
     let file = scratch
         .file("snapshot.jsonl", "{\"apiVersion\": \"wva.llmd.ai/v1alpha1\", \"kind\": \"Snapshot\"}\n");
     backtest(&["--from", &file]).ends(1).reports(&["Snapshot", "BacktestHistory", "--export"]);
+    let file = scratch.file("week.jsonl", &lines([0, 10, 0, 0, 0, 0]));
+    backtest(&["--from", &file, "-n", "other"])
+        .ends(1)
+        .reports(&["week.jsonl has no such model: correct -n or --model; it has prod/acme/secret"]);
 }

@@ -19,6 +19,8 @@ mod example;
 mod files;
 mod fuzz_targets;
 mod generated;
+#[path = "../fixtures/history.rs"]
+mod history;
 mod invalid_settings;
 mod layout;
 mod literals;

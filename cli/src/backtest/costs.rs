@@ -1,10 +1,12 @@
-//! Costs of `--cost`: of a replica, of all models or of one, and of a GPU by its name.
+//! Costs of a replica: `--cost` of a model, of a GPU by its name, the variants' `variantCost`, and `--cost` of all models.
 
 use std::collections::BTreeMap;
 
 use anyhow::{bail, ensure};
 use wva_objects::hardware::accelerator_key;
 use wva_simulator::backtest::history::{Gpus, History};
+
+use super::variants::Stated;
 
 /// Costs for an hour.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,8 +36,8 @@ impl Costs {
         Ok(costs)
     }
 
-    /// Cost of a replica of a model, and what it is made of if that is assumed.
-    pub(super) fn of(&self, history: &History) -> (f64, Option<String>) {
+    /// Cost of a replica of a model, and what it is made of if the command line does not say it.
+    pub(super) fn of(&self, history: &History, stated: Option<&Stated>) -> (f64, Option<String>) {
         if let Some(cost) = self.by_name.get(&history.key.model) {
             return (*cost, None);
         }
@@ -43,7 +45,8 @@ impl Costs {
             let (name, cost) = self.by_name.iter().find(|(name, _)| is_same(name, gpus))?;
             Some((gpus.count * cost, format!("a replica has {} {name} (DCGM_FI_DEV_GPU_UTIL)", gpus.count)))
         });
-        of_gpu.map_or((self.all, None), |(cost, text)| (cost, Some(text)))
+        let of_variants = || stated.map(|s| (s.cost, format!("a replica costs {}, {}", s.cost, s.source)));
+        of_gpu.or_else(of_variants).map_or((self.all, None), |(cost, text)| (cost, Some(text)))
     }
 
     /// # Errors
@@ -94,16 +97,20 @@ mod tests {
     }
 
     #[test]
-    fn costs_are_of_models_gpus_or_all() {
+    fn costs_are_of_models_gpus_variants_or_all() {
         let costs = Costs::parse(&["0.5", "a/b=4", "h100=2.5"]).unwrap();
-        for (model, gpus, cost, is_assumed) in [
-            ("a/b", Some(("H100", 2.0)), 4.0, false),
-            ("c", Some(("H100", 2.0)), 5.0, true),
-            ("c", Some(("L4", 1.0)), 0.5, false),
-            ("c", None, 0.5, false),
+        let variants = Stated { cost: 7.0, min: 1, max: None, source: "variantCost of v".to_owned() };
+        for (model, gpus, stated, cost, assumed) in [
+            ("a/b", Some(("H100", 2.0)), Some(&variants), 4.0, None),
+            ("c", Some(("H100", 2.0)), Some(&variants), 5.0, Some("a replica has 2 h100")),
+            ("c", Some(("L4", 1.0)), Some(&variants), 7.0, Some("a replica costs 7, variantCost of v")),
+            ("c", Some(("L4", 1.0)), None, 0.5, None),
+            ("c", None, None, 0.5, None),
         ] {
-            let (found, assumed) = costs.of(&history(model, gpus));
-            assert!((found - cost).abs() < 1e-9 && assumed.is_some() == is_assumed, "{model} {gpus:?}");
+            let (found, text) = costs.of(&history(model, gpus), stated);
+            assert!((found - cost).abs() < 1e-9, "{model} {gpus:?}: {found}");
+            assert_eq!(assumed.is_some(), text.is_some(), "{text:?}");
+            assert!(text.unwrap_or_default().starts_with(assumed.unwrap_or_default()));
         }
     }
 

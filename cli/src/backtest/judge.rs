@@ -19,18 +19,24 @@ use wva_simulator::scenario::spec::Policy;
 
 use super::options::Options;
 use super::store::Store;
+use super::variants::{Stated, Variants};
 use crate::progress::Progress;
 
 /// Time from a decision to a serving replica without a measurement, seconds.
 const START: f64 = 120.0;
 
 /// The report, and the page if it is asked for.
-pub(super) fn judge(store: &Store, options: &Options) -> anyhow::Result<(BacktestReport, String)> {
+pub(super) fn judge(
+    store: &Store,
+    variants: &Variants,
+    options: &Options,
+) -> anyhow::Result<(BacktestReport, String)> {
     let policies = policies(options.objectives, &options.targets)?;
     let progress = Progress::new(store.histories.len() * (policies.len() + 3));
     let (mut models, mut sections) = (Vec::new(), Vec::new());
     for history in store.histories.values() {
-        let (answer, section) = judge_model(history, options, &policies, &progress)?;
+        let (answer, section) =
+            judge_model(history, variants.get(&history.key), options, &policies, &progress)?;
         models.push(answer);
         sections.push(section);
     }
@@ -49,12 +55,13 @@ pub(super) fn judge(store: &Store, options: &Options) -> anyhow::Result<(Backtes
 
 fn judge_model(
     history: &History,
+    stated: Option<&Stated>,
     options: &Options,
     policies: &[Policy],
     progress: &Progress,
 ) -> anyhow::Result<(ModelAnswer, String)> {
     let name = history.key.to_string();
-    let (fleet, assumptions) = assume(history, options);
+    let (fleet, assumptions) = assume(history, stated, options);
     let limits = Limits { max_seqs: options.max_seqs, max_batched_tokens: options.max_batched_tokens };
     let fits = fit(history, limits);
     progress.count(&name, "fit");
@@ -165,14 +172,22 @@ fn without_latencies(history: &History) -> Calibration {
 }
 
 /// Bounds and times that no series shows, and how they are known.
-fn assume(history: &History, options: &Options) -> (Fleet, Vec<String>) {
+fn assume(history: &History, stated: Option<&Stated>, options: &Options) -> (Fleet, Vec<String>) {
     let mut assumptions = Vec::new();
     let ran = replicas_at_syncs(history).into_iter().max().unwrap_or(1);
+    let of_variants = stated.and_then(|stated| stated.max);
     let max = options.max_replicas.unwrap_or_else(|| {
-        let max = (2 * ran).max(4);
-        assumptions.push(format!("at most {max} replicas, twice as many as ran (--max-replicas)"));
+        let (max, source) = match of_variants {
+            Some(max) => (max, "maxReplicas of its variants"),
+            None => ((2 * ran).max(4), "twice as many as ran"),
+        };
+        assumptions.push(format!("at most {max} replicas, {source} (--max-replicas)"));
         max
     });
+    let min = stated.map_or(1, |stated| stated.min).min(max);
+    if min > 1 {
+        assumptions.push(format!("at least {min} replicas, minReplicas of its variants"));
+    }
     let start = options.start.or_else(|| {
         let seconds = history.engine.start_seconds?;
         assumptions.push(format!("a replica starts in {seconds:.0} s, as its processes did (--start)"));
@@ -189,7 +204,7 @@ fn assume(history: &History, options: &Options) -> (Fleet, Vec<String>) {
         assumptions
             .push("lengths of requests are exponential: the servers export no histogram of them".to_owned());
     }
-    let (cost, assumed) = options.costs.of(history);
+    let (cost, assumed) = options.costs.of(history, stated);
     assumptions.extend(assumed);
-    (Fleet { cost, min: 1, max, start }, assumptions)
+    (Fleet { cost, min, max, start }, assumptions)
 }

@@ -13,7 +13,7 @@ use wva_simulator::measure::Objectives;
 
 use super::costs::Costs;
 use crate::arguments::{
-    file_option, flag, namespace_option, option, output_option, path_value, value, values,
+    cluster_options, file_option, flag, namespace_option, option, output_option, path_value, value, values,
 };
 
 const HELP: &str = "\
@@ -22,6 +22,10 @@ series of the model servers. It reconstructs requests, replicas and the speed of
 the engine, and simulates the replicas that really ran. Hours in which this does
 not show the measured latencies within 2 points are not judged, and are named.
 docs/guides/backtest.md explains the method and its limits.
+
+With --kubeconfig or --context it also reads the variantCost, minReplicas and
+maxReplicas of the VariantAutoscalings in that cluster. A --cost that names a
+model or its GPU counts more.
 
 It prints the number of queries and samples before it starts. No answer has more
 than a million samples, and one query runs at a time.
@@ -33,6 +37,7 @@ Examples:
   wva backtest --prometheus http://localhost:9090 --cache week.jsonl
   wva backtest --prometheus http://localhost:9090 --export week.jsonl --anonymous
   wva backtest --from week.jsonl --ttft-slo 2s --itl-slo 50ms
+  wva backtest --prometheus http://localhost:9090 --context prod-cluster
 
 Exit code: 0 a model has a verdict, 1 none has one or the report cannot be
 written, 2 wrong usage or an unreadable file, 3 Prometheus does not answer.";
@@ -102,8 +107,12 @@ pub(super) fn command() -> Command {
         .arg(flag("tune", "Choose settings on the first 60 % of the judged hours, and show them on the rest"))
         .arg(file_option("report", "Write a self-contained HTML page with plots"))
         .arg(output_option(&["text", "json", "yaml"]));
-    let command = crate::prometheus::options(command);
-    command.mut_arg("prometheus", |arg: Arg| arg.required_unless_present("from"))
+    cluster_options(crate::prometheus::options(command))
+        .mut_arg("prometheus", |arg: Arg| arg.required_unless_present("from"))
+        .mut_arg("kubeconfig", |arg| {
+            arg.help("Also read costs and bounds of VariantAutoscalings with this kubeconfig")
+        })
+        .mut_arg("context", |arg| arg.help("The same, with this context of the kubeconfig"))
 }
 
 /// What no series shows.

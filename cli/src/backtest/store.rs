@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use wva_crds::envelope::{Envelope, FileHeader, FileKind};
 use wva_simulator::backtest::history::{Chunk, History, ModelKey};
 use wva_simulator::backtest::plan::Span;
+use wva_simulator::backtest::signals::Selector;
 
 use crate::output::UnreadableFile;
 
@@ -117,6 +118,26 @@ impl Store {
             }
         }
         Ok(store)
+    }
+
+    /// Leaves out models that were not asked for.
+    ///
+    /// # Errors
+    /// No model is left.
+    pub(super) fn only(mut self, selector: &Selector, file: &Path) -> anyhow::Result<Self> {
+        let names: Vec<String> = self.histories.keys().map(ToString::to_string).collect();
+        let is_asked_for =
+            |asked: &Option<String>, own: &String| asked.as_ref().is_none_or(|asked| asked == own);
+        self.histories.retain(|key, _| {
+            is_asked_for(&selector.namespace, &key.namespace) && is_asked_for(&selector.model, &key.model)
+        });
+        ensure!(
+            !self.histories.is_empty(),
+            "{} has no such model: correct -n or --model; it has {}",
+            file.display(),
+            if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+        );
+        Ok(self)
     }
 
     /// Goes on with the file.

@@ -126,7 +126,7 @@ impl Reason {
             Self::Stuck { stuck } => {
                 write!(
                     f,
-                    "{stuck} replica(s) do not become ready; other variants grow instead: check the pods of this variant"
+                    "{stuck} replica(s) do not become ready; other variants, if there are any, grow instead: check the pods of this variant"
                 )
             }
             Self::ObjectiveOutOfReach { objective, objective_ms, least_ms } => {
@@ -165,7 +165,9 @@ impl Reason {
                     shown_pods(pods)
                 )
             }
-            Self::WaitingForQuota { waiting } => write!(f, "{waiting}; other variants grow instead"),
+            Self::WaitingForQuota { waiting } => {
+                write!(f, "{waiting}; other variants, if there are any, grow instead")
+            }
             _ => Ok(()),
         }
     }
