@@ -17,7 +17,7 @@ POLICY_RESULTS := $(patsubst %.yaml,$(RESULTS)/%.json,$(notdir $(SCENARIOS)))
 # The same for `make bench-traces`. The requests are recorded: seeds differ only in how long replicas take to start.
 TRACE_RESULTS := $(patsubst tests/scenarios/traces/%.yaml,$(RESULTS)/traces/%.json,$(wildcard tests/scenarios/traces/*.yaml))
 
-.PHONY: help list tools build test lint lint-files chart docs generate demo replay soak bench bench-backtest bench-conditions bench-idle bench-policies bench-reaction bench-sizes bench-admission bench-cycle bench-decide bench-report bench-simulate bench-tenants bench-curves bench-traces bench-windows compare-decisions test-bad-input test-consumers test-docs test-engines test-faults test-from-zero test-image test-long test-quick test-recipes test-report test-rollouts test-router test-install test-outages test-scale-down test-scaling test-side-by-side test-throughput test-upgrade test-versions test-zero fuzz deny clean
+.PHONY: help list tools build test lint lint-files chart docs generate demo replay soak profile-cycle bench bench-backtest bench-conditions bench-idle bench-policies bench-reaction bench-sizes bench-admission bench-cycle bench-decide bench-report bench-simulate bench-tenants bench-curves bench-traces bench-windows compare-decisions test-bad-input test-consumers test-docs test-engines test-faults test-from-zero test-image test-long test-quick test-recipes test-report test-rollouts test-router test-install test-outages test-scale-down test-scaling test-side-by-side test-throughput test-upgrade test-versions test-zero fuzz deny clean
 
 help:
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -89,6 +89,9 @@ bench-cycle: tools #: Measure rounds of queries and cycles of the release binary
 bench-sizes: #: Run bench-cycle for 10, 100, 1,000 and 5,000 models, and print the table and the plot of docs/development/evidence/performance.md; 45 minutes
 	@for models in 10 100 1000 5000; do $(MAKE) --no-print-directory bench-cycle MODELS=$$models NAMESPACES=10 || true; done
 	@$(CARGO) run --quiet --package wva-experiments -- sizes --folder $(TARGET)/bench
+
+profile-cycle: tools build #: Show which parts of a cycle over 2,000 variants take the processor time (needs Debian's package linux-perf); eight minutes
+	@tests/profile.sh
 
 bench-reaction: tools #: Measure 50 steps of the load: from the servers to Prometheus, the target, the HPA and a ready replica; SCRAPE (15s) is the scrape interval; 12 minutes
 	$(CARGO) build --release --bin manager

@@ -177,7 +177,9 @@ fn report(passes: &[(String, f64)], loads: &[Load], pairs: &[Pairs]) -> anyhow::
         let with_p99 = |[p50, p99]: [f64; 2]| format!("{p50:.2} ms (p99 {p99:.2})");
         let what = format!("with webhooks to without, etcd {} the disk", waits(p.fsync));
         report.at_most(&what, p.ratio(), RATIO_BOUND, |times| format!("{times:.2} times"))?;
+        Report::note("  with one call to without", format!("{:.2} times", p.ratio_of_one_call()))?;
         Report::note("  with webhooks", with_p99(p.judged))?;
+        Report::note("  with one call", with_p99(p.one_call))?;
         Report::note("  without", with_p99(p.unjudged))?;
         let [mutating, validating] = p.calls;
         let calls =

@@ -1,12 +1,13 @@
-//! Cost of the webhooks for the creation of a variant. The same object is created alternately in a namespace with
-//! webhooks and in one without (`kube-system`), one call at a time, so that other load affects both alike. The
-//! metrics of the API server and of the program show where the time goes.
+//! Cost of the webhooks for the creation of a variant. The same object is created in turn with both webhooks, with one
+//! call, and in a namespace without webhooks (`kube-system`), one create at a time, so that other load affects all alike.
+//! The metrics of the API server and of the program show where the time goes.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use kube::Api;
-use kube::api::{DeleteParams, PostParams};
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::{Api, Client};
 use serde_json::{Value, json};
 use wva_crds::VariantAutoscaling;
 use wva_testbed::install::Install;
@@ -17,12 +18,17 @@ use super::admission::NEW;
 use super::review;
 use crate::report::percentile;
 
-/// Number of measured pairs, and of warm-up pairs before them.
+/// Number of measured creates of each kind, and of those before them.
 const PAIRS: usize = 500;
 const WARM_UP: usize = 50;
 
 /// Namespace without webhooks.
 const UNJUDGED: &str = "kube-system";
+/// Webhook configuration, variant and label of the creates with one call.
+const ONE_CALL: &str = "bench-one-call";
+const LABEL: &str = "bench";
+/// Webhook of the validating call.
+const VALIDATE: &str = "validate.va.llmd.ai";
 
 const CALL: Duration = Duration::from_secs(10);
 
@@ -33,6 +39,8 @@ pub(super) struct Pairs {
     pub(super) fsync: bool,
     /// Median and 99th percentile of a create with webhooks.
     pub(super) judged: [f64; 2],
+    /// The same with the validating call alone: the floor of any webhook.
+    pub(super) one_call: [f64; 2],
     /// The same without webhooks.
     pub(super) unjudged: [f64; 2],
     /// Mean duration of the two webhook calls, measured by the API server: mutating, validating.
@@ -42,16 +50,23 @@ pub(super) struct Pairs {
 }
 
 impl Pairs {
-    /// Difference of the median create times with and without webhooks.
+    /// Ratio of the median create times with and without webhooks.
     pub(super) fn ratio(&self) -> f64 {
         self.judged[0] / self.unjudged[0]
+    }
+
+    /// The same with one call.
+    pub(super) fn ratio_of_one_call(&self) -> f64 {
+        self.one_call[0] / self.unjudged[0]
     }
 
     pub(super) fn json(&self) -> Value {
         json!({
             "etcdFsync": self.fsync, "pairs": PAIRS, "ratioOfMedians": self.ratio(),
+            "ratioOfOneCall": self.ratio_of_one_call(),
             "milliseconds": {
                 "judged": {"p50": self.judged[0], "p99": self.judged[1]},
+                "oneCall": {"p50": self.one_call[0], "p99": self.one_call[1]},
                 "unjudged": {"p50": self.unjudged[0], "p99": self.unjudged[1]},
                 "mutatingCallMean": self.calls[0], "validatingCallMean": self.calls[1],
                 "reviewMean": self.review,
@@ -68,21 +83,22 @@ pub(super) async fn measure(
     fsync: bool,
 ) -> anyhow::Result<Pairs> {
     let client = testbed.admin()?;
-    let side = |namespace: &str| -> anyhow::Result<(Api<VariantAutoscaling>, VariantAutoscaling)> {
-        Ok((
-            Api::namespaced(client.clone(), namespace),
-            serde_json::from_value(review::good(namespace, NEW))?,
-        ))
-    };
-    let sides = [side(namespace)?, side(UNJUDGED)?];
-    let mut took = [Vec::new(), Vec::new()];
+    configure_one_call(&client).await?;
+    let side =
+        |namespace: &str, name: &str| -> anyhow::Result<(Api<VariantAutoscaling>, VariantAutoscaling)> {
+            let mut object: VariantAutoscaling = serde_json::from_value(review::good(namespace, name))?;
+            object.metadata.labels.get_or_insert_default().insert(LABEL.to_owned(), name.to_owned());
+            Ok((Api::namespaced(client.clone(), namespace), object))
+        };
+    let sides = [side(namespace, NEW)?, side(UNJUDGED, ONE_CALL)?, side(UNJUDGED, NEW)?];
+    let mut took = [const { Vec::new() }; 3];
     let mut before = None;
     for i in 0..WARM_UP + PAIRS {
         if i == WARM_UP {
             before = Some(ReviewDurations::so_far(testbed, install).await?);
         }
-        // The order alternates: the watches of a create delay the next call.
-        for which in if i % 2 == 0 { [0, 1] } else { [1, 0] } {
+        // The order changes: the watches of a create delay the next call.
+        for which in [[0, 1, 2], [2, 0, 1], [1, 2, 0], [2, 1, 0], [0, 2, 1], [1, 0, 2]][i % 6] {
             let (api, object) = &sides[which];
             let start = Instant::now();
             within("creating a variant", CALL, api.create(&PostParams::default(), object)).await?;
@@ -90,17 +106,19 @@ pub(super) async fn measure(
                 took[which].push(start.elapsed());
             }
         }
-        for (api, _) in &sides {
-            within("deleting a variant", CALL, api.delete(NEW, &DeleteParams::default())).await?;
+        for (api, object) in &sides {
+            let name = object.metadata.name.as_deref().unwrap_or_default();
+            within("deleting a variant", CALL, api.delete(name, &DeleteParams::default())).await?;
         }
     }
     let before = before.context("no pair was measured")?;
     let spent = ReviewDurations::so_far(testbed, install).await?;
-    let [judged, unjudged] =
+    let [judged, one_call, unjudged] =
         took.map(|took| [50, 99].map(|percent| percentile(&took, percent).as_secs_f64() * 1e3));
     Ok(Pairs {
         fsync,
         judged,
+        one_call,
         unjudged,
         calls: [
             spent.mutating.mean_since(&before.mutating)?,
@@ -108,6 +126,23 @@ pub(super) async fn measure(
         ],
         review: spent.reviews.mean_since(&before.reviews)?,
     })
+}
+
+/// Adds a webhook like wva's validating one, for the variants in [`UNJUDGED`] with the label.
+async fn configure_one_call(client: &Client) -> anyhow::Result<()> {
+    let api: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    let all = within("listing webhooks", CALL, api.list(&ListParams::default())).await?;
+    let of_all = all.items.into_iter().filter_map(|configuration| configuration.webhooks).flatten();
+    let own =
+        of_all.into_iter().find(|webhook| webhook.name == VALIDATE).context("wva registered no webhook")?;
+    let mut webhook = serde_json::to_value(own)?;
+    webhook["name"] = json!("one-call.bench.llmd.ai");
+    webhook["namespaceSelector"] = json!({"matchLabels": {"kubernetes.io/metadata.name": UNJUDGED}});
+    webhook["objectSelector"] = json!({"matchLabels": {LABEL: ONE_CALL}});
+    let configuration =
+        serde_json::from_value(json!({"metadata": {"name": ONE_CALL}, "webhooks": [webhook]}))?;
+    within("creating a webhook", CALL, api.create(&PostParams::default(), &configuration)).await?;
+    Ok(())
 }
 
 /// Sum and count of a histogram.
@@ -150,7 +185,7 @@ impl ReviewDurations {
         let reviews = [create, ("resource", "variantautoscalings")];
         Ok(Self {
             mutating: call("mutate.va.llmd.ai")?,
-            validating: call("validate.va.llmd.ai")?,
+            validating: call(VALIDATE)?,
             reviews: sum(&own, "wva_admission_review_duration", &reviews)?,
         })
     }
