@@ -34,14 +34,25 @@ const STARTS_WITHIN: Duration = Duration::from_mins(5);
 const REACTS_WITHIN: Duration = Duration::from_mins(8);
 /// Interval of looks at Prometheus.
 const LOOK: Duration = Duration::from_millis(500);
+/// Requests in progress that show a step: this many times the most before it.
+const VISIBLE: f64 = 1.5;
+const IN_PROGRESS: &str = "sum by (namespace) (vllm:num_requests_running + vllm:num_requests_waiting)";
 const POD_START: Duration = Duration::from_secs(30);
 /// The default of kube-controller-manager.
 const HPA_SYNC: Duration = Duration::from_secs(15);
 const LEGS: [&str; 4] =
     ["load to Prometheus", "Prometheus to target", "target to HPA's replicas", "replicas to ready"];
 
-/// Time of each event of a model; the first is the step.
-type Events = [Option<Instant>; 5];
+/// A step of the load of a model.
+struct Step {
+    /// Replicas before it.
+    replicas: i32,
+    /// Times of the step and what follows it.
+    events: [Option<Instant>; 5],
+}
+
+/// By namespace.
+type Steps = Mutex<BTreeMap<String, Step>>;
 
 /// Runs the experiment with this scrape interval; prints the legs.
 pub(crate) async fn run(wva: &Path, scrape: Duration) -> anyhow::Result<()> {
@@ -69,64 +80,79 @@ pub(crate) async fn run(wva: &Path, scrape: Duration) -> anyhow::Result<()> {
     print_line(&format!("{LEARNS:?} at {BEFORE} requests a second each"))?;
     tokio::time::sleep(LEARNS).await;
 
-    let events: Arc<Mutex<BTreeMap<String, Events>>> = Arc::default();
-    let _watching = watch(&testbed, &events)?;
+    let before = most_in_progress(&testbed).await?;
+    ensure!(before.len() == STEPS, "Prometheus has the requests of {} models, not of {STEPS}", before.len());
+
+    let all: Arc<Steps> = Arc::default();
+    let _watching = watch(&testbed, &all)?;
     print_line(&format!("to {AFTER} requests a second, one after the other"))?;
     let steps = async {
         for (namespace, fleet) in &models {
-            events.lock().insert(namespace.clone(), [Some(Instant::now()), None, None, None, None]);
+            let replicas = i32::try_from(fleet.pods().len())?;
+            let events = [Some(Instant::now()), None, None, None, None];
+            all.lock().insert(namespace.clone(), Step { replicas, events });
             fleet.set_rate(AFTER);
             tokio::time::sleep(APART).await;
         }
         anyhow::Ok(())
     };
-    let looks = eventually("every model to have a second replica", REACTS_WITHIN, async || {
+    let looks = eventually("every model to have another replica", REACTS_WITHIN, async || {
         tokio::time::sleep(LOOK).await;
-        let waiting = testbed.prometheus_query("sum by (namespace) (vllm:num_requests_waiting) > 0").await?;
-        for sample in waiting {
-            happened(&events, sample.labels.get("namespace").map_or("", String::as_str), 1);
+        for sample in testbed.prometheus_query(IN_PROGRESS).await? {
+            let namespace = sample.labels.get("namespace").map_or("", String::as_str);
+            if before.get(namespace).is_some_and(|before| sample.value > VISIBLE * before.max(1.0)) {
+                happened(&all, namespace, 1, i32::MAX);
+            }
         }
-        let done = events.lock().values().filter(|events| events.iter().all(Option::is_some)).count();
-        ensure!(done == STEPS, "{done} of {STEPS} have");
+        let seen = all.lock().values().fold([0; 5], |seen, step| {
+            std::array::from_fn(|event| seen[event] + usize::from(step.events[event].is_some()))
+        });
+        ensure!(
+            seen == [STEPS; 5],
+            "steps, seen in Prometheus, target, replicas, ready: {seen:?} of {STEPS}"
+        );
         Ok(())
     });
     tokio::try_join!(steps, looks)?;
-    report(&events.lock(), scrape)
+    report(&all.lock(), scrape)
 }
 
-/// Notes the first time of an event after the step of a model.
-fn happened(events: &Mutex<BTreeMap<String, Events>>, namespace: &str, event: usize) {
-    if let Some(events) = events.lock().get_mut(namespace) {
-        events[event].get_or_insert_with(Instant::now);
+/// The most requests in progress of each namespace in [`LEARNS`].
+async fn most_in_progress(testbed: &Testbed) -> anyhow::Result<BTreeMap<String, f64>> {
+    let query = format!("max_over_time(({IN_PROGRESS})[{}s:5s])", LEARNS.as_secs() / 2);
+    let samples = testbed.prometheus_query(&query).await?;
+    Ok(samples.into_iter().filter_map(|s| Some((s.labels.get("namespace")?.clone(), s.value))).collect())
+}
+
+/// Notes the first time of an event after the step of a model, if its replicas are more than before.
+fn happened(all: &Steps, namespace: &str, event: usize, replicas: i32) {
+    if let Some(step) = all.lock().get_mut(namespace)
+        && replicas > step.replicas
+    {
+        step.events[event].get_or_insert_with(Instant::now);
     }
 }
 
 /// Follows targets, replicas and ready replicas.
-fn watch(
-    testbed: &Testbed,
-    events: &Arc<Mutex<BTreeMap<String, Events>>>,
-) -> anyhow::Result<[tokio::task::JoinSet<()>; 2]> {
-    let of_variants = events.clone();
+fn watch(testbed: &Testbed, all: &Arc<Steps>) -> anyhow::Result<[tokio::task::JoinSet<()>; 2]> {
+    let of_variants = all.clone();
     let variants = follow(Api::<VariantAutoscaling>::all(testbed.admin()?), move |variant| {
         let alloc = variant.status.and_then(|status| status.desired_optimized_alloc);
-        if alloc.is_some_and(|alloc| alloc.num_replicas > 1) {
-            happened(&of_variants, variant.metadata.namespace.as_deref().unwrap_or_default(), 2);
-        }
+        let target = alloc.map_or(0, |alloc| alloc.num_replicas);
+        happened(&of_variants, variant.metadata.namespace.as_deref().unwrap_or_default(), 2, target);
     });
-    let of_deployments = events.clone();
+    let of_deployments = all.clone();
     let deployments = follow(Api::<Deployment>::all(testbed.admin()?), move |deployment| {
         let namespace = deployment.metadata.namespace.unwrap_or_default();
-        if deployment.spec.and_then(|spec| spec.replicas).is_some_and(|replicas| replicas > 1) {
-            happened(&of_deployments, &namespace, 3);
-        }
-        if deployment.status.and_then(|status| status.ready_replicas).is_some_and(|ready| ready > 1) {
-            happened(&of_deployments, &namespace, 4);
-        }
+        let replicas = deployment.spec.and_then(|spec| spec.replicas).unwrap_or(0);
+        let ready = deployment.status.and_then(|status| status.ready_replicas).unwrap_or(0);
+        happened(&of_deployments, &namespace, 3, replicas);
+        happened(&of_deployments, &namespace, 4, ready);
     });
     Ok([variants, deployments])
 }
 
-fn report(events: &BTreeMap<String, Events>, scrape: Duration) -> anyhow::Result<()> {
+fn report(all: &BTreeMap<String, Step>, scrape: Duration) -> anyhow::Result<()> {
     print_line(&format!(
         "\n{STEPS} steps: scrapes every {scrape:?}, default cycles, HPA every {HPA_SYNC:?}, starts of {POD_START:?}"
     ))?;
@@ -135,15 +161,15 @@ fn report(events: &BTreeMap<String, Events>, scrape: Duration) -> anyhow::Result
         format!("p50 {p50:.1} s, p99 {p99:.1} s")
     };
     // A target may come before this program has looked at Prometheus: then the leg took no time.
-    let between = |events: &Events, leg: usize| match (events[leg], events[leg + 1]) {
+    let between = |Step { events, .. }: &Step, leg: usize| match (events[leg], events[leg + 1]) {
         (Some(from), Some(until)) => until.saturating_duration_since(from),
         _ => Duration::ZERO,
     };
     for (leg, name) in LEGS.iter().enumerate() {
-        let times: Vec<Duration> = events.values().map(|events| between(events, leg)).collect();
+        let times: Vec<Duration> = all.values().map(|step| between(step, leg)).collect();
         Report::note(name, seconds(&times))?;
     }
-    let all: Vec<Duration> =
-        events.values().filter_map(|e| Some(e[4]?.saturating_duration_since(e[0]?))).collect();
-    Report::note("in all", seconds(&all))
+    let in_all = |Step { events, .. }: &Step| Some(events[4]?.saturating_duration_since(events[0]?));
+    let times: Vec<Duration> = all.values().filter_map(in_all).collect();
+    Report::note("in all", seconds(&times))
 }
