@@ -13,7 +13,7 @@ use kube::Api;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use wva_crds::VariantAutoscaling;
-use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::fixtures::{VariantFixture, saturation_map};
 use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Fleet, FleetConfig, NodeGroup, Options, Testbed, eventually};
 
@@ -38,6 +38,9 @@ const LOOK: Duration = Duration::from_millis(500);
 const VISIBLE: f64 = 1.5;
 const IN_PROGRESS: &str = "sum by (namespace) (vllm:num_requests_running + vllm:num_requests_waiting)";
 const POD_START: Duration = Duration::from_secs(30);
+/// Interval of cycles and entry of the chart.
+const CYCLE: &str = "15s";
+const ENTRY: &str = "{analyzerName: throughput}";
 /// The default of kube-controller-manager.
 const HPA_SYNC: Duration = Duration::from_secs(15);
 const LEGS: [&str; 4] =
@@ -66,10 +69,14 @@ pub(crate) async fn run(wva: &Path, scrape: Duration) -> anyhow::Result<()> {
         ..Options::default()
     })
     .await?;
-    let _install = Install::start(&testbed, &InstallOptions::new(wva)).await?;
+    let chart = InstallOptions::new(wva).with(&[("GLOBAL_OPT_INTERVAL", CYCLE)]);
+    let _install = Install::start(&testbed, &chart).await?;
     print_line(&format!("starting {STEPS} models"))?;
-    let starts = (0..STEPS).map(async |_| {
+    let starts = (0_u32..).take(STEPS).map(async |model| {
+        // The HPA controller looks at each HPA an interval after its last look: so its moments are spread over the interval.
+        tokio::time::sleep(APART * model).await;
         let namespace = testbed.namespace("step").await?;
+        testbed.apply(&saturation_map(&namespace, ENTRY)).await?;
         let variant = VariantFixture::new(&namespace, "stepped");
         let fleet = Fleet::start(&testbed, FleetConfig { rate: BEFORE, ..variant.fleet() })?;
         testbed.apply(&variant.all()).await?;
@@ -154,7 +161,7 @@ fn watch(testbed: &Testbed, all: &Arc<Steps>) -> anyhow::Result<[tokio::task::Jo
 
 fn report(all: &BTreeMap<String, Step>, scrape: Duration) -> anyhow::Result<()> {
     print_line(&format!(
-        "\n{STEPS} steps: scrapes every {scrape:?}, default cycles, HPA every {HPA_SYNC:?}, starts of {POD_START:?}"
+        "\n{STEPS} steps: scrapes every {scrape:?}, cycles every {CYCLE}, HPA every {HPA_SYNC:?}, starts of {POD_START:?}"
     ))?;
     let seconds = |times: &[Duration]| {
         let [p50, p99] = [50, 99].map(|percent| percentile(times, percent).as_secs_f64());
