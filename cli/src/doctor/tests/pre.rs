@@ -70,10 +70,16 @@ fn what_an_install_would_meet_is_named() {
                 Ok(Some(json!({"spec": {"service": {"namespace": "keda", "name": "keda-operator"}},
                 "status": {"conditions": [{"type": "Available", "status": "False", "message": "gone"}]}})));
         }),
-        ("prometheus", State::Unknown, "monitoring/prometheus-operated:9090 may be it", |f| {
-            f.series = None;
-            f.prometheus_services = vec!["monitoring/prometheus-operated:9090".to_owned()];
-        }),
+        ("prometheus", State::Unknown, "no Service of its usual names is visible", |f| f.series = None),
+        (
+            "prometheus",
+            State::Unknown,
+            "monitoring/prometheus-server:80 may be it -> kubectl port-forward -n monitoring svc/prometheus-server 9090:80, ",
+            |f| {
+                f.series = None;
+                f.prometheus_services = vec!["monitoring/prometheus-server:80".to_owned()];
+            },
+        ),
         ("prometheus", State::Warning, "no series of a model server", |f| f.series = Some(Ok(Vec::new()))),
         ("gpus", State::Warning, "no label names the GPUs of n", |f| {
             f.nodes =
