@@ -66,11 +66,13 @@ fn commands_have_examples_and_exit_codes_and_refuse_flags() {
     run(&["run", "--no-such-flag"], "").ends(2);
 }
 
+type CommandLine = &'static [&'static str];
+
 const WORKLOAD: &str = "tests/fixtures/generate/vllm-args.yaml";
 
 /// Of each command: a right input, a wrong one, and what the error names. Without a right one it needs a cluster, a server or
 /// a file that the tests of this command make.
-const INPUTS: [(&str, Option<&[&str]>, &[&str], &[&str]); 20] = [
+const INPUTS: [(&str, Option<CommandLine>, CommandLine, CommandLine); 20] = [
     (
         "validate",
         Some(&["deploy/examples"]),

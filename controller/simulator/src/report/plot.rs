@@ -89,7 +89,9 @@ impl Plot<'_> {
         let mut path = String::new();
         let mut level = None;
         for (x, y) in line.points.iter().map(|point| self.place(*point)) {
-            if let Some(level) = level.filter(|level| line.shape == Shape::Steps && *level != y) {
+            if let Some(level) =
+                level.filter(|level: &f64| line.shape == Shape::Steps && (level - y).abs() > 0.0)
+            {
                 let _ = write!(path, "{x:.1},{level:.1},");
             }
             let _ = write!(path, "{x:.1},{y:.1} ");

@@ -68,8 +68,8 @@ fn intro(history: &History, name: &str) -> String {
 
 fn table(history: &History) -> String {
     let titles = [
-        "variant", "model", "accelerator", "cycles", "mean target", "highest", "new targets", "mean cost",
-        "last decision",
+        "variant", "mean target", "highest", "new targets", "mean cost", "last decision", "cycles",
+        "accelerator", "model",
     ];
     let mut listed: Vec<(&VariantKey, &Summary)> = history.summaries.iter().collect();
     if listed.len() > MAX_LISTED {
@@ -81,14 +81,14 @@ fn table(history: &History) -> String {
         let is_drawn = !history.models.is_empty();
         vec![
             if is_drawn { format!("<a href=\"#{name}\">{name}</a>") } else { name },
-            escape(&summary.model_id),
-            escape(&summary.accelerator),
-            summary.cycles.to_string(),
             format_figure(summary.mean_target()),
             summary.highest.to_string(),
             summary.changes.to_string(),
             format_figure(summary.mean_cost()),
             summary.code.to_owned(),
+            summary.cycles.to_string(),
+            escape(&summary.accelerator),
+            escape(&summary.model_id),
         ]
     };
     render_table(std::iter::once(titles.map(str::to_owned).to_vec()).chain(listed.into_iter().map(row)))
