@@ -29,6 +29,7 @@ checks = [
     ("the index lists the chapters", seen.get("index", {}).get("chapters", 0) > 40),
     ("search finds pages", seen.get("search", {}).get("hits", 0) > 0),
     ("pages fit a narrow screen", every("narrow", lambda page: page["overflow"] <= 0)),
+    ("tables of up to five columns fit a narrow screen", every("narrow", lambda page: page["cut"] == 0)),
     ("the message of a rule is not cut", every("rule", lambda page: page["blocks"] > 0 and page["cut"] == 0)),
     ("diagrams are drawn", every("pages", lambda page: page["missing"] == 0 and not page["syntax"])),
     ("pages have diagrams", sum(page["diagrams"] for page in results if page["name"] == "pages") > 5),

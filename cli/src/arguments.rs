@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use wva_crds::settings::{Kind, is_name};
 use wva_rules::KubernetesVersion;
 use wva_runtime::client::KubeOptions;
 
@@ -34,11 +35,28 @@ pub(crate) fn paths(min: usize, help: &'static str) -> Arg {
 
 /// VariantAutoscalings by name, as in kubectl.
 pub(crate) fn names_argument() -> Arg {
-    Arg::new("name").value_name("NAME").num_args(0..).help("VariantAutoscalings; default: all")
+    let names = Arg::new("name").value_name("NAME").num_args(0..).value_parser(parse_name);
+    names.help("VariantAutoscalings; default: all")
 }
 
 pub(crate) fn namespace_option(help: &'static str) -> Arg {
-    option("namespace", "NAMESPACE", help).short('n')
+    option("namespace", "NAMESPACE", help).short('n').value_parser(parse_label)
+}
+
+/// Name of an object that may have dots.
+pub(crate) fn parse_name(text: &str) -> Result<String, String> {
+    let remedy = "use lower-case letters, digits, '-' and '.'";
+    if is_name(text, true) { Ok(text.to_owned()) } else { Err(format!("{text:?} is not a name; {remedy}")) }
+}
+
+/// Name of a namespace or a Service, which has no dots.
+pub(crate) fn parse_label(text: &str) -> Result<String, String> {
+    let remedy = "use at most 63 lower-case letters, digits and '-'";
+    if is_name(text, false) { Ok(text.to_owned()) } else { Err(format!("{text:?} is not a name; {remedy}")) }
+}
+
+pub(crate) fn parse_url(text: &str) -> Result<String, String> {
+    Kind::Url.parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 /// Options of kubectl that choose the cluster, for every command that reaches one.

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{ArgGroup, ArgMatches, Command};
 
-use crate::arguments::{file_option, option, paths};
+use crate::arguments::{file_option, namespace_option, option, parse_label, parse_name, paths};
 
 const INSPECT: &str = "\
 PATH is a PEM file, a manifest (YAML or JSON) of a Secret, a webhook
@@ -17,7 +17,8 @@ against each other. Private keys are never printed.
 
 Examples:
   kubectl get secret -n wva-system wva-ca -o yaml | wva certs inspect -
-  kubectl get validatingwebhookconfigurations,secrets -A -o yaml -l app=wva | wva certs inspect -
+  kubectl get validatingwebhookconfigurations,secrets -A -o yaml -l app=wva |
+    wva certs inspect -
   wva certs inspect tls.crt tls.key ca.crt
 
 Exit code: 0 no finding, 1 findings (expired, key mismatch, invalid data),
@@ -26,7 +27,7 @@ Exit code: 0 no finding, 1 findings (expired, key mismatch, invalid data),
 const MAKE: &str = "\
 Examples:
   wva certs make --namespace wva-system --service wva-webhook --out certs/
-  wva certs make --namespace wva-system --secret wva-webhook-ca | kubectl create -f -
+  wva certs make --namespace wva-system --secret wva-ca | kubectl create -f -
 
 --out writes tls.crt, tls.key and ca.crt with the names of cert-manager, for
 WVA_CERT_MODE=files. The CA's key is not stored, so to renew them you create all
@@ -54,20 +55,30 @@ fn make_command() -> Command {
     Command::new("make")
         .about("Create a CA and a serving certificate as files, or a Secret with a CA as a manifest")
         .after_help(MAKE)
-        .arg(option("namespace", "NAMESPACE", "Namespace of the Service and of the Secret").required(true))
+        .arg(namespace_option("Namespace of the Service and of the Secret").required(true))
         .arg(
             option("service", "SERVICE", "Service of the serving certificate")
-                .required_unless_present("secret"),
+                .required_unless_present("secret")
+                .value_parser(parse_label),
         )
-        .arg(option("ca-lifetime", "DURATION", "Lifetime of the CA").default_value("8760h"))
         .arg(
-            option("cert-lifetime", "DURATION", "Lifetime of the serving certificate").default_value("2160h"),
+            option("ca-lifetime", "DURATION", "Lifetime of the CA")
+                .value_parser(make::lifetime)
+                .default_value("8760h"),
+        )
+        .arg(
+            option("cert-lifetime", "DURATION", "Lifetime of the serving certificate")
+                .value_parser(make::lifetime)
+                .default_value("2160h"),
         )
         .arg(
             file_option("out", "Directory for the files; existing files are not overwritten")
                 .value_name("DIR"),
         )
-        .arg(option("secret", "NAME", "Print the manifest of a Secret with this name"))
+        .arg(
+            option("secret", "NAME", "Print the manifest of a Secret with this name")
+                .value_parser(parse_name),
+        )
         .group(ArgGroup::new("to").args(["out", "secret"]).required(true))
 }
 

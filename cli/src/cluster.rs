@@ -97,6 +97,8 @@ pub(super) enum ListError {
     Forbidden { what: String },
     #[error("cannot list {plural}: {problem}")]
     Failed { plural: &'static str, problem: String },
+    #[error("--selector {selector:?}: {problem}; write labels such as app=llama,tier!=test")]
+    Selector { selector: String, problem: String },
     #[error("more than {max} {what}: choose a namespace with -n", max = MAX_PAGES * PAGE_SIZE as usize)]
     TooMany { what: String },
 }
@@ -143,7 +145,12 @@ impl Cluster {
     /// The VariantAutoscalings that `-l` and the names choose.
     pub(super) async fn list_variants(&self, arguments: &ArgMatches) -> anyhow::Result<Vec<Value>> {
         let selector = value(arguments, "selector").unwrap_or_default();
-        let mut variants = self.list_labelled(&VARIANTS, selector).await?;
+        let mut variants = self.list_labelled(&VARIANTS, selector).await.map_err(|error| match error {
+            ListError::Failed { problem, .. } if problem.starts_with("unable to parse requirement") => {
+                ListError::Selector { selector: selector.to_owned(), problem }
+            }
+            other => other,
+        })?;
         let names = values(arguments, "name");
         if let Some(missing) = names.iter().find(|name| !variants.iter().any(|v| id(v).name == **name)) {
             anyhow::bail!(

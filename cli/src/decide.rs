@@ -22,7 +22,7 @@ pub(crate) fn command() -> Command {
         .about("Recompute the decisions of a snapshot, with other settings too")
         .after_help(
             "Examples:\n  wva explain --snapshot cycle.json && wva decide -f cycle.json\n  wva decide -f snapshot.yaml -o json\n\n\
-             Exit code: 0 decided, 1 the file is not a snapshot, 2 wrong usage or an unreadable file.",
+             Exit code: 0 decided, 1 the file is not a snapshot, 2 wrong usage or an\nunreadable file.",
         )
         .arg(
             file_option("file", "Snapshot file (YAML or JSON); - reads standard input")

@@ -11,11 +11,12 @@ mod timeline;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use wva_crds::duration::GoDuration;
 use wva_simulator::scenario::engines::ENGINES;
 
-use crate::arguments::{flag, option};
+use crate::arguments::{flag, option, parse_url};
 
 pub use metrics::Metrics;
 pub use sglang::as_sglang;
@@ -27,7 +28,8 @@ Example: wva emulate server --model demo/llama --address 127.0.0.1:8000
 Exit code: 0 ended by a signal, 1 it cannot serve, 2 wrong usage.";
 
 const LOAD: &str = "\
-Example: wva emulate load --model demo/llama --url http://127.0.0.1:8000 --rates 1,6,1 --step 3m
+Example:
+  wva emulate load --model demo/llama --url http://127.0.0.1:8000 --rates 1,6,1
 
 Exit code: 0 all steps were sent, 1 the load cannot be sent, 2 wrong usage.";
 
@@ -42,7 +44,12 @@ pub(crate) fn command() -> Command {
 }
 
 fn model() -> Arg {
-    option("model", "NAME", "Model name, as spec.modelID of the VariantAutoscaling").required(true)
+    let model = option("model", "NAME", "Model name, as spec.modelID of the VariantAutoscaling");
+    model.required(true).value_parser(NonEmptyStringValueParser::new())
+}
+
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write an IP address and a port, such as 127.0.0.1:8000".to_owned())
 }
 
 fn server_command() -> Command {
@@ -58,7 +65,7 @@ fn server_command() -> Command {
         )
         .arg(
             option("address", "ADDRESS", "Listen address")
-                .value_parser(value_parser!(SocketAddr))
+                .value_parser(parse_address)
                 .default_value("0.0.0.0:8000"),
         )
         .arg(
@@ -86,7 +93,11 @@ fn load_command() -> Command {
         .about("Send completion requests at given rates, and print their latency")
         .after_help(LOAD)
         .arg(model())
-        .arg(option("url", "URL", "Server or Service, such as http://llama:8000").required(true))
+        .arg(
+            option("url", "URL", "Server or Service, such as http://llama:8000")
+                .required(true)
+                .value_parser(parse_url),
+        )
         .arg(
             option(
                 "rates",
@@ -97,11 +108,7 @@ fn load_command() -> Command {
             .value_parser(load::rate)
             .default_value("1"),
         )
-        .arg(
-            option("step", "DURATION", "Duration of each step")
-                .value_parser(value_parser!(GoDuration))
-                .default_value("3m"),
-        )
+        .arg(option("step", "DURATION", "Duration of each step").value_parser(load::step).default_value("3m"))
         .arg(
             option("prompt-tokens", "N", "Tokens of each prompt, about 4 characters each")
                 .value_parser(value_parser!(u32).range(1..=100_000))

@@ -26,13 +26,15 @@ pub(crate) fn command() -> Command {
         .about("Show why each variant has its target, step by step")
         .after_help(
             "Examples:\n  wva explain -n prod llama-h100\n  wva explain -A --snapshot cycle.json && wva decide -f cycle.json\n  \
-             wva explain --record week.jsonl --for 168h && wva simulate --replay week.jsonl --config changed.yaml\n  \
+             wva explain --record week.jsonl --for 168h\n  \
+             wva simulate --replay week.jsonl --config changed.yaml\n  \
              wva explain --record day.jsonl --for 24h && wva report day.jsonl\n\n\
-             Without --address it finds the controller's pods with your kubeconfig and forwards a port to them. You need\n\
-             `list` on pods and `create` on pods/portforward in the controller's namespace. Only the leader answers.\n\
-             With --address and without -n it explains all namespaces.\n\n\
-             Exit code: 0 explained, 1 the controller does not manage a variant, 2 wrong usage,\n\
-             3 no controller answered.",
+             Without --address it finds the controller's pods with your kubeconfig and\n\
+             forwards a port to them. You need `list` on pods and `create` on\n\
+             pods/portforward in the controller's namespace. Only the leader answers. With\n\
+             --address and without -n it explains all namespaces.\n\n\
+             Exit code: 0 explained, 1 the controller does not manage a variant, 2 wrong\n\
+             usage, 3 no controller answered.",
         )
         .arg(names_argument())
         .arg(output_option(&["text", "wide", "json", "yaml", "name"]))

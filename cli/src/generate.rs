@@ -19,7 +19,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ArgMatches;
-use wva_crds::settings::is_name;
 
 use crate::arguments::{output_format, value};
 use crate::cluster::text;
@@ -34,11 +33,10 @@ pub(crate) use replace::{Replacement, replace};
 
 pub(super) fn generate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let options = Options::new(arguments);
-    if let Some(name) = options.name.as_ref().filter(|name| !is_name(name, true)) {
-        let error = anyhow::anyhow!(
-            "--name {name:?} is not a Kubernetes name: use lower-case letters, digits, - and ."
-        );
-        return Ok(wrong_usage(error));
+    if let (Some(min), Some(max)) = (options.min, options.max)
+        && min > max
+    {
+        return Ok(wrong_usage(anyhow::anyhow!("--min {min} is above --max {max}; state at most {max}")));
     }
     let reference = match value(arguments, "workload").map(WorkloadReference::parse).transpose() {
         Ok(reference) => reference,

@@ -10,7 +10,7 @@ use wva_scaling::snapshot::SnapshotFile;
 
 pub(super) use endpoint::{DebugEndpoint, DebugResponse};
 
-use crate::arguments::{option, value};
+use crate::arguments::{option, parse_label, value};
 
 /// Labels of the controller's pods and its Deployment.
 pub(super) const CONTROLLER_PODS: &str = "app.kubernetes.io/name=workload-variant-autoscaler";
@@ -26,7 +26,7 @@ pub(super) fn options(command: Command) -> Command {
                 .value_parser(parse_address)
                 .conflicts_with_all(["controller-namespace", "controller-selector"]),
         ))
-        .arg(heading(option("controller-namespace", "NAMESPACE", namespace_help)))
+        .arg(heading(option("controller-namespace", "NAMESPACE", namespace_help).value_parser(parse_label)))
         .arg(heading(
             option("controller-selector", "SELECTOR", "Label selector of the controller's pods")
                 .default_value(CONTROLLER_PODS),

@@ -33,39 +33,42 @@ use super::installs::{is_local_name, list_config_maps, list_deployments};
 use super::validate::{SourceObject, read_kinds};
 use super::workloads::Workloads;
 use crate::arguments::{
-    flag, kube_version_option, object_options, option, output_format, output_option, paths, value,
+    flag, kube_version_option, object_options, option, output_format, output_option, parse_label, parse_name,
+    paths, value,
 };
 use crate::output::{self, count, printable};
 
 const HELP: &str = "\
 PATH is a file, a directory (all *.yaml, *.yml and *.json below it), a quoted
-pattern or - for standard input. In files, -n is the namespace of objects without
-one (default: default). Without a PATH it reads the cluster. It converts
+pattern or - for standard input. In files, -n is the namespace of objects
+without one (default: default). Without a PATH it reads the cluster. It converts
 VariantAutoscalings of v0.8 and older, and HPAs and ScaledObjects with the
-annotations of v0.9 (llm-d.ai/managed, llm-d.ai/model-id, llm-d.ai/variant-cost).
-ScaledObjects of llm-d's KEDA blueprints (queue, saturation, token-aware,
-slo-aware) become a VariantAutoscaling, an entry with what their thresholds and
-recording rules say, and a ScaledObject that follows the target; comments say what
-each figure became. Objects that need no change are not printed.
+annotations of v0.9 (llm-d.ai/managed, llm-d.ai/model-id,
+llm-d.ai/variant-cost). ScaledObjects of llm-d's KEDA blueprints (queue,
+saturation, token-aware, slo-aware) become a VariantAutoscaling, an entry with
+what their thresholds and recording rules say, and a ScaledObject that follows
+the target; comments say what each figure became. Objects that need no change
+are not printed.
 
 A controller reads global ConfigMaps in its own namespace only: settings,
-saturation thresholds, scale to zero, service classes. With --controller-namespace
-those of llm-d WVA are printed for the namespace of wva, under the names that wva
-reads. With --release, the settings and the saturation map become values of the
-chart, because Helm renders these maps: print them with -o values. If wva is
-installed already, both options have its namespace and release as their default.
-Of several maps for one purpose, the one that llm-d WVA read is moved.
-Saturation entries without an analyzer get analyzerName: percentage, which is what
-they mean.
+saturation thresholds, scale to zero, service classes. With
+--controller-namespace those of llm-d WVA are printed for the namespace of wva,
+under the names that wva reads. With --release, the settings and the saturation
+map become values of the chart, because Helm renders these maps: print them with
+-o values. If wva is installed already, both options have its namespace and
+release as their default. Of several maps for one purpose, the one that llm-d
+WVA read is moved. Saturation entries without an analyzer get analyzerName:
+percentage, which is what they mean.
 
-To run this controller next to llm-d WVA, pass --recommend: it adds the annotation
-wva.llmd.ai/mode: recommend to every variant. The controller then decides and
-explains, but publishes nothing. docs/guides/migrate-from-llm-d.md has the whole procedure.
+To run this controller next to llm-d WVA, pass --recommend: it adds the
+annotation wva.llmd.ai/mode: recommend to every variant. The controller then
+decides and explains, but publishes nothing. docs/guides/migrate-from-llm-d.md
+has the whole procedure.
 
 Examples:
   wva migrate manifests/ > migrated.yaml && wva validate migrated.yaml
-  wva migrate -A --recommend --controller-namespace wva-system | kubectl apply -f -
-  wva migrate -A --controller-namespace wva-system --release wva -o values > values.yaml
+  wva migrate -A --recommend --controller-namespace wva | kubectl apply -f -
+  wva migrate -A --controller-namespace wva --release wva -o values > new.yaml
   kubectl get hpa -n prod -o yaml | wva migrate -
   wva migrate scaledobject.yaml prometheus-rule.yaml deployment.yaml
 
@@ -82,14 +85,18 @@ pub(crate) fn command() -> Command {
             "recommend",
             "Set wva.llmd.ai/mode: recommend on every variant, even if it needs no other change",
         ))
-        .arg(option(
-            "controller-namespace",
-            "NAMESPACE",
-            "Namespace of wva, for the global ConfigMaps; default: that of the only installed wva",
-        ))
+        .arg(
+            option(
+                "controller-namespace",
+                "NAMESPACE",
+                "Namespace of wva, for the global ConfigMaps; default: that of the only installed wva",
+            )
+            .value_parser(parse_label),
+        )
         .arg(
             option("release", "NAME", "Helm release of wva, whose chart renders some of these maps")
-                .requires("controller-namespace"),
+                .requires("controller-namespace")
+                .value_parser(parse_name),
         )
         .arg(kube_version_option())
         .arg(

@@ -170,12 +170,18 @@ impl UnreadableFile {
 #[error("{0}")]
 pub(crate) struct NoAnswer(pub(crate) String);
 
-/// Prints the error of a command. The exit code is 2 for an unreadable file or kubeconfig, 3 for a cluster or server that
+/// Prints the error of a command. The exit code is 2 for an unreadable file, kubeconfig or selector, 3 for a cluster or server that
 /// does not answer, and otherwise 1.
 #[must_use]
 pub fn fail(error: &anyhow::Error) -> ExitCode {
     print_error(error);
-    if error.chain().any(|cause| cause.is::<UnreadableFile>() || cause.is::<ClientError>()) {
+    let is_selector = |cause: &(dyn std::error::Error + 'static)| {
+        matches!(cause.downcast_ref(), Some(ListError::Selector { .. }))
+    };
+    if error
+        .chain()
+        .any(|cause| cause.is::<UnreadableFile>() || cause.is::<ClientError>() || is_selector(cause))
+    {
         ExitCode::from(crate::WRONG_USAGE)
     } else if is_no_answer(error) {
         ExitCode::from(crate::NOT_SEEN)
@@ -186,7 +192,10 @@ pub fn fail(error: &anyhow::Error) -> ExitCode {
 
 /// Whether the cluster or a server did not answer, so that nothing was looked at.
 pub(crate) fn is_no_answer(error: &anyhow::Error) -> bool {
-    error.is::<NoAnswer>() || error.chain().any(|cause| cause.is::<ListError>() || cause.is::<kube::Error>())
+    let is_list = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<ListError>().is_some_and(|error| !matches!(error, ListError::Selector { .. }))
+    };
+    error.is::<NoAnswer>() || error.chain().any(|cause| is_list(cause) || cause.is::<kube::Error>())
 }
 
 /// Prints a line to standard error.

@@ -14,8 +14,8 @@ use crate::recording::{name, read_cycles};
 
 const HELP: &str = "\
 The page shows load, forecast, targets, ready replicas, KV cache use, queues and
-cost over time. Point at a plot to read the decision of that time. The page loads
-nothing from a network.
+cost over time. Point at a plot to read the decision of that time. The page
+loads nothing from a network.
 
 The decisions are computed again from the recorded input by this release of wva.
 Of more than 50 variants the page has only sums and a table: choose some.

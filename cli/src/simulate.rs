@@ -22,19 +22,20 @@ use crate::progress::Progress;
 const LIMIT: u64 = 1 << 20;
 
 const HELP: &str = "\
-A scenario describes a fleet, its load, the objectives of requests, and policies:
-wva with any saturation entry, llm-d WVA, an HPA, KEDA, fixed replicas, and the
-oracle, which knows all requests in advance. docs/guides/simulate-and-replay.md explains all
-fields and the model of the fleet. Some scenarios are included: --list names
-them, and --print ladder prints one to start from.
+A scenario describes a fleet, its load, the objectives of requests, and
+policies: wva with any saturation entry, llm-d WVA, an HPA, KEDA, fixed
+replicas, and the oracle, which knows all requests in advance.
+docs/guides/simulate-and-replay.md explains all fields and the model of the
+fleet. Some scenarios are included: --list names them, and --print ladder prints
+one to start from.
 
 The table has at most 100 columns; -o wide has all figures.
 
 Examples:
   wva simulate --list
   wva simulate ladder --seeds 30 --report report.html
-  wva simulate ladder.yaml --sweep kvSpareTrigger=0.05..0.3
-  wva simulate ladder.yaml --sweep policies.0.wva.saturation.kvSpareTrigger=0.1..0.4/7
+  wva simulate ladder --sweep kvSpareTrigger=0.05..0.3/7
+  wva simulate ladder --sweep policies.0.wva.saturation.kvSpareTrigger=0.1..0.4
   wva simulate --compare before.yaml after.yaml -o json
   wva explain --record day.jsonl --for 24h
   wva simulate --replay day.jsonl --config changed.yaml

@@ -45,8 +45,8 @@ replica that is a group, bounds and age. With a limit on scale-ups it also lists
 the GPUs of the cluster by accelerator.
 
 --watch redraws the table in a terminal, with a bar for the load, until Ctrl-C.
-Elsewhere it prints the table once and then each row that changes. After a failed
-read it tries again, at the latest after 30 seconds.
+Elsewhere it prints the table once and then each row that changes. After a
+failed read it tries again, at the latest after 30 seconds.
 
 Examples:
   wva status
@@ -60,7 +60,8 @@ cluster cannot be read.
 You need `list` on variantautoscalings. Without `list` on workloads, CURRENT
 comes from the status of the variant. SATURATION, TTFT and ITL come from the
 leader: you need `list` on pods and `create` on pods/portforward in the
-controller's namespace. A new leader counts TTFT and ITL again from the beginning.";
+controller's namespace. A new leader counts TTFT and ITL again from the
+beginning.";
 
 pub(crate) fn command() -> Command {
     let command = Command::new("status")

@@ -28,7 +28,7 @@ pub(crate) use json::schema;
 
 use crate::arguments::{
     file_option, flag, kube_version_option, namespace_option, option, output_format, output_option,
-    path_value, paths, value,
+    parse_label, path_value, paths, value,
 };
 use crate::output::{self, print_coloured, printable, use_colours, wrong_usage};
 
@@ -41,7 +41,8 @@ Examples:
   helm template my-release ./chart | wva validate -
   kustomize build overlays/prod | wva validate --namespace prod -
   wva validate --strict -o github manifests/
-  git worktree add /tmp/main origin/main && wva validate --against /tmp/main/manifests manifests/
+  git worktree add /tmp/main origin/main
+  wva validate --against /tmp/main/manifests manifests/
 
 Exit code: 0 no object is denied, 1 an object is denied (with --strict also: has
 warnings), 2 wrong usage or an unreadable path.";
@@ -64,11 +65,14 @@ pub(crate) fn command() -> Command {
             .value_name("DIR"),
         )
         .arg(namespace_option("Namespace of objects without one").default_value("default"))
-        .arg(option(
-            "controller-namespace",
-            "NAMESPACE",
-            "Namespace of wva, whose ConfigMaps are global; default: that of its Deployment among the objects",
-        ))
+        .arg(
+            option(
+                "controller-namespace",
+                "NAMESPACE",
+                "Namespace of wva, whose ConfigMaps are global; default: that of its Deployment among the objects",
+            )
+            .value_parser(parse_label),
+        )
         .arg(kube_version_option())
 }
 

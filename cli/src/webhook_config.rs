@@ -32,12 +32,13 @@ does not add it: pass --ca-file.
 
 --without-rules prints the configurations without rules, as the chart creates
 them: the API server calls no webhook until the leader adds rules and caBundle.
-Configure your GitOps tool to ignore the fields of the field manager wva-webhook.
+Configure your GitOps tool to ignore the fields of the field manager
+wva-webhook.
 
 Examples:
   wva webhook-config > webhooks.yaml
-  wva webhook-config --namespace wva --webhook-service wva-webhook-service --controller-instance blue
-  wva webhook-config --ca-file ca.crt --external-metrics | kubectl apply --server-side -f -
+  wva webhook-config --namespace wva --controller-instance blue
+  wva webhook-config --ca-file ca.crt | kubectl apply --server-side -f -
 
 Exit code: 0 printed, 1 an invalid CA file, 2 wrong usage or an unreadable file.";
 

@@ -19,6 +19,9 @@ fn main() -> ExitCode {
         .and_then(|()| match command(invoked).try_get_matches() {
             Ok(arguments) => dispatch(invoked, &arguments),
             Err(error) if error.kind() == ErrorKind::DisplayHelp => print_help(&error.render()),
+            Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                Ok(refuse_without_command(&error.render()))
+            }
             Err(error) => error.exit(),
         })
         .unwrap_or_else(|error| wva_cli::fail(&error))
@@ -77,6 +80,13 @@ fn print_help(help: &StyledStr) -> anyhow::Result<ExitCode> {
     let text = if wva_cli::use_colours() { help.ansi().to_string() } else { help.to_string() };
     print_unchecked(&wva_cli::fit_help(&text)).context("cannot write to standard output")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// `wva certs`: the help of the group, as an error.
+#[expect(clippy::print_stderr, reason = "the help is the error")]
+fn refuse_without_command(help: &StyledStr) -> ExitCode {
+    eprint!("{}", wva_cli::fit_help(&help.to_string()));
+    ExitCode::from(2)
 }
 
 fn dispatch(invoked: Invoked, arguments: &ArgMatches) -> anyhow::Result<ExitCode> {

@@ -133,7 +133,7 @@ fn wrong_usage_ends_with_2_and_invalid_value_is_named() {
     let make = |namespace: &str, life: &str| {
         certs(&["make", "--namespace", namespace, "--secret", "x", "--ca-lifetime", life], "")
     };
-    check_output(make("Not A Name", "1h"), 1, &["--namespace \"Not A Name\"", "lower-case"]);
-    check_output(make("a", "soon"), 1, &["--ca-lifetime", "\"soon\""]);
-    check_output(make("a", "1s"), 1, &["--ca-lifetime 1s is too short", "1m"]);
+    check_output(make("Not A Name", "1h"), 2, &["--namespace", "\"Not A Name\"", "lower-case"]);
+    check_output(make("a", "soon"), 2, &["--ca-lifetime", "\"soon\""]);
+    check_output(make("a", "1s"), 2, &["--ca-lifetime", "1s is too short", "1m"]);
 }

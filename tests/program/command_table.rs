@@ -66,6 +66,89 @@ fn commands_have_examples_and_exit_codes_and_refuse_flags() {
     run(&["run", "--no-such-flag"], "").ends(2);
 }
 
+type CommandLine = &'static [&'static str];
+
+const WORKLOAD: &str = "tests/fixtures/generate/vllm-args.yaml";
+
+/// Of each command: a right input, a wrong one, and what the error names. Without a right one it needs a cluster, a server or
+/// a file that the tests of this command make.
+const INPUTS: [(&str, Option<CommandLine>, CommandLine, CommandLine); 20] = [
+    (
+        "validate",
+        Some(&["deploy/examples"]),
+        &["-n", "A B", "deploy/examples"],
+        &["--namespace", "\"A B\"", "lower-case"],
+    ),
+    ("rule", Some(&["va-003"]), &["WVA-VA-0003"], &["WVA-VA-0003; similar: WVA-VA-003"]),
+    ("decide", Some(&["-f", "deploy/examples/cycle.yaml"]), &["-f", "cycle.yml"], &["cannot read cycle.yml"]),
+    ("explain", None, &["--address", "x"], &["--address", "'x'", "such as 127.0.0.1:8082"]),
+    ("status", None, &["-w", "--interval", "1ms"], &["--interval", "'1ms'", "use 500 ms or more"]),
+    ("doctor", None, &["--prometheus", "p:9090"], &["--prometheus", "\"p:9090\"", "use a URL"]),
+    (
+        "generate",
+        Some(&["-f", WORKLOAD]),
+        &["-f", WORKLOAD, "--cost", "$4"],
+        &["--cost", "\"$4\"", "such as 40.0"],
+    ),
+    (
+        "migrate",
+        Some(&["tests/fixtures/migrate/v0.9.yaml"]),
+        &["--controller-namespace", "A B"],
+        &["--controller-namespace", "\"A B\"", "lower-case"],
+    ),
+    ("backtest", None, &["--prometheus", "ftp://p"], &["--prometheus", "\"ftp://p\""]),
+    ("simulate", Some(&["--list"]), &["laddr"], &["laddr; similar: ladder"]),
+    (
+        "report",
+        Some(&["tests/fixtures/recordings/next/recording.jsonl", "--file", "-"]),
+        &["none.jsonl"],
+        &["cannot read none.jsonl"],
+    ),
+    (
+        "emulate server",
+        None,
+        &["--model", "m", "--address", "x"],
+        &["--address", "'x'", "such as 127.0.0.1:8000"],
+    ),
+    (
+        "emulate load",
+        Some(&["--model", "m", "--url", "http://127.0.0.1:9", "--rates", "0", "--step", "1ms"]),
+        &["--model", "m", "--url", "foo"],
+        &["--url", "\"foo\"", "use a URL"],
+    ),
+    ("certs inspect", None, &["none.crt"], &["none.crt: cannot read the file"]),
+    (
+        "certs make",
+        Some(&["-n", "wva", "--secret", "ca"]),
+        &["-n", "wva", "--secret", "A B"],
+        &["--secret", "\"A B\"", "lower-case"],
+    ),
+    ("crd", Some(&[]), &["-o", "text"], &["--output", "'text'", "yaml, json"]),
+    (
+        "webhook-config",
+        Some(&[]),
+        &["--failure-policy", "fail"],
+        &["--failure-policy", "'fail'", "Fail, Ignore"],
+    ),
+    ("version", Some(&["--client"]), &["-o", "wide"], &["--output", "'wide'", "text, json, yaml"]),
+    ("completion", Some(&["bash"]), &["tcsh"], &["<SHELL>", "'tcsh'", "zsh"]),
+    ("man", Some(&[]), &["one", "two"], &["'two'"]),
+];
+
+#[test]
+fn commands_take_a_right_input_and_name_a_wrong_one() {
+    let paths: Vec<String> = leaves().into_iter().map(|leaf| leaf.path).collect();
+    assert_eq!(INPUTS.map(|(path, ..)| path).as_slice(), paths);
+    for (path, right, wrong, parts) in INPUTS {
+        let words = |input: &[&'static str]| path.split(' ').chain(input.iter().copied()).collect::<Vec<_>>();
+        if let Some(right) = right {
+            run(&words(right), "").ends(0);
+        }
+        let refused = run(&words(wrong), "").ends(2).reports(parts);
+        assert_eq!(refused.stdout, "", "{path}");
+    }
+}
+
 #[test]
 fn help_of_each_command_fits_80_columns() {
     let all = leaves().into_iter().map(|leaf| leaf.path);
@@ -74,6 +157,17 @@ fn help_of_each_command_fits_80_columns() {
         let help = run(&words, "").ends(0).stdout;
         let long: Vec<&str> = help.lines().filter(|line| line.chars().count() > 80).collect();
         assert!(long.is_empty(), "{path}: {long:#?}");
+    }
+    // A group without a command prints the same.
+    for group in ["certs", "emulate"] {
+        let help = run(&[group], "").ends(2).stderr;
+        assert_eq!(help, run(&[group, "--help"], "").stdout);
+    }
+    // Texts below the options are not broken again: examples stay on the lines that a reader copies.
+    for leaf in leaves().into_iter().filter(|leaf| leaf.path != "backtest") {
+        let text = leaf.command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let long: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(long.is_empty(), "{}: {long:#?}", leaf.path);
     }
 }
 

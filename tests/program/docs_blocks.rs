@@ -120,11 +120,18 @@ fn wva_commands(block: &str) -> Vec<Vec<String>> {
             else {
                 continue;
             };
-            let unquoted = |word: &&str| word.trim_matches(['\'', '"']).to_owned();
+            let unquoted = |word: &&str| filled_in(word.trim_matches(['\'', '"']));
             commands.push(arguments.iter().map(unquoted).collect());
         }
     }
     commands
+}
+
+/// Placeholders and variables of a shell are names in small letters.
+fn filled_in(word: &str) -> String {
+    let name = word.trim_start_matches('$');
+    let is_placeholder = name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
+    if is_placeholder { name.to_lowercase().replace('_', "-") } else { word.to_owned() }
 }
 
 fn is_operator(word: &str) -> bool {

@@ -15,7 +15,6 @@ use wva_certs::CertsConfig;
 use wva_certs::ca::{Ca, PemPair};
 use wva_certs::set::CaSet;
 use wva_crds::GoDuration;
-use wva_crds::settings::is_name;
 
 use crate::arguments::{path_value, value};
 use crate::output::{print, yaml};
@@ -26,18 +25,18 @@ const PUBLIC: u32 = 0o644;
 
 pub(super) fn make(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let text = |name: &str| value(arguments, name);
-    let namespace = dns_label("--namespace", text("namespace").context("--namespace is missing")?)?;
+    let namespace = text("namespace").context("--namespace is missing")?;
+    let span = |name: &str| arguments.get_one::<GoDuration>(name).map_or(Duration::ZERO, |span| span.get());
     let now = Timestamp::now();
-    let ca = Ca::generate(lifetime("--ca-lifetime", text("ca-lifetime"))?, now)?;
+    let ca = Ca::generate(span("ca-lifetime"), now)?;
     if let Some(secret) = text("secret") {
         print(&manifest(namespace, secret, ca)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let service = dns_label("--service", text("service").context("--service is missing")?)?;
+    let service = text("service").context("--service is missing")?;
     let folder = path_value(arguments, "out").context("--out is missing")?;
     let names = CertsConfig::service_names(service, namespace);
-    let PemPair { cert, key } =
-        ca.sign_serving_pem(&names, lifetime("--cert-lifetime", text("cert-lifetime"))?, now)?;
+    let PemPair { cert, key } = ca.sign_serving_pem(&names, span("cert-lifetime"), now)?;
     let files =
         [("tls.crt", cert.as_str(), PUBLIC), ("tls.key", &key, PRIVATE), ("ca.crt", ca.cert().pem(), PUBLIC)];
     write_all(folder, &files)?;
@@ -48,13 +47,6 @@ pub(super) fn make(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
 
 /// Secret of mode `self` with a CA only.
 fn manifest(namespace: &str, name: &str, ca: Ca) -> anyhow::Result<String> {
-    let is_valid_name = !name.is_empty()
-        && name.len() <= 253
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-".contains(c));
-    ensure!(
-        is_valid_name,
-        "--secret {name:?} is not a valid object name: use lower-case letters, digits, - and ."
-    );
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
         "metadata": {"name": name, "namespace": namespace},
@@ -63,20 +55,10 @@ fn manifest(namespace: &str, name: &str, ca: Ca) -> anyhow::Result<String> {
     yaml(&secret)
 }
 
-/// Returns `name` if it is a DNS label, as namespaces and Services are.
-fn dns_label<'a>(flag: &str, name: &'a str) -> anyhow::Result<&'a str> {
-    ensure!(
-        is_name(name, false),
-        "{flag} {name:?} is not a valid name: use at most 63 lower-case letters, digits and -"
-    );
-    Ok(name)
-}
-
-fn lifetime(flag: &str, text: Option<&str>) -> anyhow::Result<Duration> {
-    let text = text.unwrap_or_default();
-    let span: GoDuration = text.parse().with_context(|| format!("{flag} is not a duration"))?;
-    ensure!(span.get() >= MIN_LIFETIME, "{flag} {text} is too short: use at least 1m");
-    Ok(span.get())
+/// Parses the lifetime of a certificate.
+pub(super) fn lifetime(text: &str) -> Result<GoDuration, String> {
+    let span: GoDuration = text.parse().map_err(|error| format!("{error}"))?;
+    if span.get() < MIN_LIFETIME { Err(format!("{text} is too short; use at least 1m")) } else { Ok(span) }
 }
 
 fn write_all(folder: &Path, files: &[(&str, &str, u32)]) -> anyhow::Result<()> {

@@ -113,17 +113,20 @@ fn prometheus(facts: &PreFacts) -> Finding {
     let series = match &facts.series {
         None => {
             let services = &facts.prometheus_services;
-            let seen = if services.is_empty() {
-                "no Service of its usual names is visible".to_owned()
-            } else {
-                format!("{} may be it", first_names(services.iter().map(String::as_str)))
+            let Some(first) = services.first() else {
+                let seen = "no Service of its usual names is visible";
+                return Finding::unknown(format!("not asked; {seen}: pass --prometheus URL"));
             };
-            return Finding::unknown(format!("not asked; {seen}: pass --prometheus URL"));
+            let remedy = forward(first).map(|command| {
+                format!("{command}, and in another terminal pass --prometheus http://localhost:9090")
+            });
+            let names = first_names(services.iter().map(String::as_str));
+            return Finding { remedy, ..Finding::unknown(format!("not asked; {names} may be it")) };
         }
         Some(Err(error)) => {
             return Finding::broken(
                 error.as_str(),
-                "see --prometheus, --prometheus-token-file and --prometheus-ca-file",
+                "--prometheus is its URL as seen from here, such as that of a port-forward; it may also need --prometheus-token-file or --prometheus-ca-file",
             );
         }
         Some(Ok(series)) => series,
@@ -245,13 +248,22 @@ fn proxy(facts: &PreFacts) -> Option<Finding> {
     })
 }
 
+/// The command that makes a Service `NAMESPACE/NAME:PORT` answer here.
+fn forward(service: &str) -> Option<String> {
+    let (namespace, rest) = service.split_once('/')?;
+    let (name, port) = rest.split_once(':')?;
+    Some(format!("kubectl port-forward -n {namespace} svc/{name} 9090:{port}"))
+}
+
 /// Name of each Service that looks like a Prometheus, as `NAMESPACE/NAME:PORT`.
 pub(super) fn prometheus_services(services: &[Value]) -> Vec<String> {
     const PORTS: [u64; 2] = [9090, 9091];
     let of = |service: &Value| {
-        let port =
-            items(service, "/spec/ports").find_map(|p| p["port"].as_u64().filter(|p| PORTS.contains(p)))?;
         let name = id(service);
+        // The chart prometheus-community/prometheus serves on 80.
+        let is_known =
+            |port: &u64| PORTS.contains(port) || *port == 80 && name.name.ends_with("prometheus-server");
+        let port = items(service, "/spec/ports").find_map(|p| p["port"].as_u64().filter(is_known))?;
         let is_alike =
             ["prometheus", "thanos", "mimir", "vmsingle"].iter().any(|word| name.name.contains(word));
         let is_headless = text(service, "/spec/clusterIP") == "None";

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::ArgMatches;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -23,6 +22,15 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if (0.0..=1000.0).contains(&rate) => Ok(rate),
         _ => Err(format!("{text:?} is not a rate: use requests per second from 0 to 1000, such as 2.5")),
+    }
+}
+
+pub(super) fn step(text: &str) -> Result<GoDuration, String> {
+    let step: GoDuration = text.parse().map_err(|error| format!("{error}"))?;
+    if step.get().is_zero() {
+        Err("a step needs time: use a duration such as 3m".to_owned())
+    } else {
+        Ok(step)
     }
 }
 
@@ -86,7 +94,6 @@ pub(super) async fn run(arguments: &ArgMatches) -> anyhow::Result<()> {
             "max_tokens": number("output-tokens"),
         }),
     };
-    reqwest::Url::parse(&sender.url).with_context(|| format!("--url: {:?} is not a URL", text("url")))?;
     let mut load = Load {
         sender: Arc::new(sender),
         slots: Arc::new(Semaphore::new(number("most") as usize)),

@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use wva_rules::KubernetesVersion;
 
 use super::autoscaler::AutoscalerKind;
 use crate::arguments::{
-    cluster_options, kube_version_option, namespace_option, option, output_option, value,
+    cluster_options, kube_version_option, namespace_option, option, output_option, parse_name, parse_url,
+    value,
 };
 use crate::cluster::{DEPLOYMENTS, LEADER_WORKER_SETS, Resource, STATEFUL_SETS};
 
@@ -76,19 +78,38 @@ pub(crate) fn command() -> Command {
                 .value_parser(["hpa", "keda"]),
         )
         .arg(output_option(&["yaml", "json"]))
-        .arg(option("name", "NAME", "Name of the VariantAutoscaling; default: that of the workload"))
-        .arg(option("model-id", "MODEL", "Name of the model, as in the label model_name of vLLM's metrics"))
-        .arg(option("accelerator", "NAME", "Accelerator of a replica, such as H100"))
-        .arg(option("cost", "COST", "Cost of a replica in your unit, such as 40.0"))
+        .arg(
+            option("name", "NAME", "Name of the VariantAutoscaling; default: that of the workload")
+                .value_parser(parse_name),
+        )
+        .arg(
+            option("model-id", "MODEL", "Name of the model, as in the label model_name of vLLM's metrics")
+                .value_parser(NonEmptyStringValueParser::new()),
+        )
+        .arg(
+            option("accelerator", "NAME", "Accelerator of a replica, such as H100")
+                .value_parser(NonEmptyStringValueParser::new()),
+        )
+        .arg(option("cost", "COST", "Cost of a replica in your unit, such as 40.0").value_parser(parse_cost))
         .arg(count("min", "Least replicas"))
         .arg(count("max", "Most replicas"))
-        .arg(option("prometheus", "URL", "Prometheus that KEDA queries"))
+        .arg(option("prometheus", "URL", "Prometheus that KEDA queries").value_parser(parse_url))
         .arg(kube_version_option().help(
             "Version of Kubernetes that the output is for, such as 1.34; default: that of the cluster",
         ));
     ["kubeconfig", "context", "as"].into_iter().fold(cluster_options(command), |command, id| {
         command.mut_arg(id, |arg| arg.conflicts_with("filename"))
     })
+}
+
+/// As rule WVA-VA-003 requires.
+fn parse_cost(text: &str) -> Result<String, String> {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    if text.splitn(2, '.').all(is_number) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("{text:?} is not a decimal number; use one such as 40.0 without sign, unit or exponent"))
+    }
 }
 
 impl Options {

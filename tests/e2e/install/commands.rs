@@ -168,7 +168,7 @@ async fn done(site: &Site, helm: &Helm) -> anyhow::Result<String> {
         site.kubectl(&["-n", namespace, "delete", "va,hpa,scaledobject", "--all"]).await?;
     }
     site.kubectl(&["-n", "default", "delete", "deployment", "b"]).await?;
-    site.kubectl(&["-n", SYSTEM, "delete", "secret", "wva-webhook-ca"]).await?;
+    site.kubectl(&["-n", SYSTEM, "delete", "secret", "wva-ca"]).await?;
     site.kubectl(&["delete", "namespace", PROD, "--timeout=150s"]).await?;
     site.kubectl(&["delete", "crd", "scaledobjects.keda.sh"]).await?;
     site.remove(helm).await

@@ -54,7 +54,7 @@ fn what_an_install_would_meet_is_named() {
     let of_namespace = PreFacts { missing_rights: Ok(vec![right("deployments")]), ..calm() };
     assert_eq!(found(&of_namespace, "rights").0, State::Broken);
 
-    let cases: [(&str, State, &str, Break); 9] = [
+    let cases: [(&str, State, &str, Break); 10] = [
         ("kubernetes", State::Warning, "1.20", |f| f.kubernetes = "v1.20.3".parse().ok()),
         ("controller", State::Warning, "llm-d WVA runs", |f| {
             let llm_d_wva = Controller::from_deployment(&llm_d_wva(), &MapText::default());
@@ -70,10 +70,16 @@ fn what_an_install_would_meet_is_named() {
                 Ok(Some(json!({"spec": {"service": {"namespace": "keda", "name": "keda-operator"}},
                 "status": {"conditions": [{"type": "Available", "status": "False", "message": "gone"}]}})));
         }),
-        ("prometheus", State::Unknown, "monitoring/prometheus-operated:9090 may be it", |f| {
-            f.series = None;
-            f.prometheus_services = vec!["monitoring/prometheus-operated:9090".to_owned()];
-        }),
+        ("prometheus", State::Unknown, "no Service of its usual names is visible", |f| f.series = None),
+        (
+            "prometheus",
+            State::Unknown,
+            "monitoring/prometheus-server:80 may be it -> kubectl port-forward -n monitoring svc/prometheus-server 9090:80, ",
+            |f| {
+                f.series = None;
+                f.prometheus_services = vec!["monitoring/prometheus-server:80".to_owned()];
+            },
+        ),
         ("prometheus", State::Warning, "no series of a model server", |f| f.series = Some(Ok(Vec::new()))),
         ("gpus", State::Warning, "no label names the GPUs of n", |f| {
             f.nodes =
@@ -98,6 +104,12 @@ fn what_an_install_would_meet_is_named() {
 #[test]
 fn services_of_prometheus_are_found_by_name_and_port() {
     let service = |name: &str, port: u64| json!({"metadata": {"namespace": "monitoring", "name": name}, "spec": {"ports": [{"port": port}]}});
-    let all = [service("kube-prometheus-stack-prometheus", 9090), service("prometheus-node-exporter", 9100)];
-    assert_eq!(prometheus_services(&all), ["monitoring/kube-prometheus-stack-prometheus:9090"]);
+    let all = [
+        service("kube-prometheus-stack-prometheus", 9090),
+        service("prometheus-node-exporter", 9100),
+        service("prometheus-server", 80),
+        service("prometheus-ui", 80),
+    ];
+    let found = ["monitoring/kube-prometheus-stack-prometheus:9090", "monitoring/prometheus-server:80"];
+    assert_eq!(prometheus_services(&all), found);
 }

@@ -62,29 +62,27 @@ pub fn section(answer: &ModelAnswer, findings: &Findings<'_>, worst: Option<&Wor
 }
 
 fn policies(answer: &ModelAnswer) -> String {
-    let title = ["", "in SLO %", "range", "TTFT %", "ITL %", "replica h", "cost", "range"];
+    let title = ["", "in SLO %", "cost", "TTFT %", "ITL %", "replica h"];
     let row = |policy: &PolicyAnswer| {
         let size = policy.size.map(|size| format!(", {size}")).unwrap_or_default();
         vec![
             escape(&policy.name) + &size,
-            figure(policy.attainment),
-            format!("{:.1} to {:.1}", policy.attainment_from, policy.attainment_to),
+            ranged(policy.attainment, policy.attainment_from, policy.attainment_to),
+            ranged(policy.cost, policy.cost_from, policy.cost_to),
             figure(policy.ttft),
             figure(policy.itl),
             figure(policy.replica_hours),
-            figure(policy.cost),
-            format!("{:.1} to {:.1}", policy.cost_from, policy.cost_to),
         ]
     };
     let rows = std::iter::once(title.map(str::to_owned).to_vec()).chain(answer.policies.iter().map(row));
     let named: Vec<NamedPoint> = answer.policies.iter().map(named_point).collect();
     let ends = |of: fn(&PolicyAnswer) -> [f64; 2]| answer.policies.iter().flat_map(of);
     let plot = Plot {
-        width: 860.0,
+        width: 640.0,
         height: 340.0,
         titles: ("cost", "% of requests in SLO"),
         x: Scale::linear(ends(|p| [p.cost_from, p.cost_to])),
-        y: Scale::linear(ends(|p| [p.attainment_from, p.attainment_to]).chain([100.0])),
+        y: Scale::percent(ends(|p| [p.attainment_from, p.attainment_to]).chain([100.0])),
         mark: None,
     };
     let mut refused = String::new();
@@ -94,7 +92,7 @@ fn policies(answer: &ModelAnswer) -> String {
     }
     let refused = if refused.is_empty() { refused } else { format!("<h3>No verdict</h3><ul>{refused}</ul>") };
     format!(
-        "{}<p>The ranges are what the data allows. A figure whose range is too wide has no verdict.</p>{refused}<h3>Cost against attainment: to the upper left is better</h3><p>Lines are the ranges. A hollow \
+        "{}<p>The ranges below the figures are what the data allows. A figure whose range is too wide has no verdict.</p>{refused}<h3>Cost against attainment: to the upper left is better</h3><p>Lines are the ranges. A hollow \
          point has a figure without a verdict, and stands in the middle of its range.</p><div class=\"wide\">{}</div>",
         render_table(rows),
         plot.points(&named)
@@ -123,29 +121,23 @@ fn over_time(outcomes: &[Outcome]) -> String {
     };
     let [ran, wva, oracle] = [RAN, WVA, ORACLE].map(|name| line(find(name), replicas));
     let load = line(find(RAN), arrived);
-    let plot = |height: f64, y_title: &'static str, values: &mut dyn Iterator<Item = f64>| Plot {
-        width: 1180.0,
-        height,
+    let plot = |y_title: &'static str, y: Scale| Plot {
+        width: 570.0,
+        height: 190.0,
         titles: (title, y_title),
         x: Scale::tight((0_u32..).take(length).map(|i| f64::from(i) / unit)),
-        y: Scale::from_zero(values),
+        y,
         mark: None,
     };
-    let of_load = plot(150.0, "requests/s", &mut load.iter().map(|p| p.1));
-    let of_replicas = plot(190.0, "replicas", &mut ran.iter().chain(&wva).chain(&oracle).map(|p| p.1));
+    let of_load = plot("requests/s", Scale::from_zero(load.iter().map(|p| p.1)));
+    let of_replicas = plot("replicas", Scale::counts(ran.iter().chain(&wva).chain(&oracle).map(|p| p.1)));
     format!(
-        "<h3>Over time</h3><p>Requests; then the replicas that ran (brown, dashed){}{}.</p><div class=\"wide\">{}{}</div>",
+        "<h3>Over time</h3><p>Requests; then the replicas that ran (brown, dashed){}{}.</p><div class=\"pair\">{}{}</div>",
         if wva.is_empty() { "" } else { ", those of wva by default in one reconstruction (blue)" },
         if oracle.is_empty() { "" } else { ", those of the oracle, which knows all requests (grey)" },
-        of_load.lines(&[Line { class: "load", points: &load }], ""),
-        of_replicas.lines(
-            &[
-                Line { class: "plan", points: &oracle },
-                Line { class: "two", points: &ran },
-                Line { class: "one", points: &wva },
-            ],
-            ""
-        )
+        of_load.lines(&[Line::slopes("load", &load)], ""),
+        of_replicas
+            .lines(&[Line::steps("plan", &oracle), Line::steps("two", &ran), Line::steps("one", &wva)], "")
     )
 }
 
@@ -189,25 +181,32 @@ fn reason(text: &str) -> String {
     format!("<span class=\"reason\">{}</span>", escape(text))
 }
 
+/// A figure above its range.
+fn ranged(value: Option<f64>, from: f64, to: f64) -> String {
+    format!("{}<br><small>{from:.1} to {to:.1}</small>", figure(value))
+}
+
+/// Two figures to compare.
+fn compared(pair: Option<(f64, f64)>) -> String {
+    pair.map_or_else(|| "-".to_owned(), |(measured, simulated)| format!("{measured:.1} / {simulated:.1}"))
+}
+
 /// A figure; without a verdict or a measurement there is none.
 fn figure(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"))
 }
 
 fn calibration(answer: &ModelAnswer) -> String {
-    let title =
-        ["hour", "requests", "TTFT % measured", "simulated", "ITL % measured", "simulated", "arrangement"];
-    let title = title.map(str::to_owned).into_iter().chain([reason("verdict")]).collect();
+    let title = ["hour", "verdict", "requests", "TTFT %", "ITL %", "arrangement"];
+    let title = title.map(|title| if title == "verdict" { reason(title) } else { title.to_owned() }).to_vec();
     let rows = answer.calibration.iter().map(|hour| {
         vec![
             Time(hour.from).to_string(),
-            format!("{:.0}", hour.requests),
-            figure(hour.ttft.map(|c| c.measured)),
-            figure(hour.ttft.map(|c| c.simulated)),
-            figure(hour.itl.map(|c| c.measured)),
-            figure(hour.itl.map(|c| c.simulated)),
-            escape(&hour.arrangement),
             reason(hour.refused.as_deref().unwrap_or("judged")),
+            format!("{:.0}", hour.requests),
+            compared(hour.ttft.map(|c| (c.measured, c.simulated))),
+            compared(hour.itl.map(|c| (c.measured, c.simulated))),
+            escape(&hour.arrangement),
         ]
     });
     let errors = answer.error.zip(answer.worst_hour_error);
@@ -215,7 +214,8 @@ fn calibration(answer: &ModelAnswer) -> String {
         format!(" It is off by {all:.1} points over the judged hours, and by up to {hour:.1} in one of them.")
     });
     format!(
-        "<h3>Calibration</h3><p>The simulation of the replicas that ran, against what the servers measured.{}</p>{}",
+        "<h3>Calibration</h3><p>The simulation of the replicas that ran, against what the servers measured: \
+         shares in time, measured / simulated.{}</p>{}",
         error.unwrap_or_default(),
         render_table(std::iter::once(title).chain(rows))
     )

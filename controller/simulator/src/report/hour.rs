@@ -16,7 +16,7 @@ pub fn picture(scenario: &Scenario) -> Option<String> {
     wva.recorded().for_each(|cycle| history.add_cycle(cycle));
     let objectives = &setting.objectives;
     let caption = format!(
-        "Simulated hour: {} requests, {:.1} % with the first token within {} s and {} ms between tokens",
+        "Simulated hour: {} requests, {:.1} % with\nthe first token within {} s and {} ms between tokens",
         tally.arrived(),
         100.0 * crate::fleet::engine::to_f64(tally.good) / crate::fleet::engine::to_f64(tally.arrived()),
         objectives.ttft,

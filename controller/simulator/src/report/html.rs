@@ -65,7 +65,7 @@ fn frontier(section: &Section) -> String {
         height: 340.0,
         titles: ("cost", "% of requests in SLO"),
         x: Scale::linear(named.iter().map(|p| p.at.0)),
-        y: Scale::linear(named.iter().map(|p| p.at.1).chain([goal, 100.0])),
+        y: Scale::percent(named.iter().map(|p| p.at.1).chain([goal, 100.0])),
         mark: Some(goal),
     };
     ["<div class=\"wide\">", &plot.points(&named), "</div>"].concat()
@@ -108,7 +108,7 @@ fn over_time(section: &Section) -> String {
     if let Some(first) = section.studies.first() {
         let points = line(first, &arrived);
         page += "<h4>the load</h4><div class=\"pair\">";
-        page += &load.lines(&[Line { class: "load", points: &points }], "");
+        page += &load.lines(&[Line::slopes("load", &points)], "");
         page += "</div>";
     }
     let (cost, kept) = (figure_index("cost"), figure_index("attainment"));
@@ -120,11 +120,8 @@ fn over_time(section: &Section) -> String {
             escape(&study.policy),
             study.mean(kept).mean,
             study.mean(cost).mean,
-            ready.lines(
-                &[Line { class: "plan", points: &oracle_line }, Line { class: "one", points: &had }],
-                ""
-            ),
-            wait.lines(&[Line { class: "one", points: &waited }], ""),
+            ready.lines(&[Line::slopes("plan", &oracle_line), Line::slopes("one", &had)], ""),
+            wait.lines(&[Line::slopes("one", &waited)], ""),
         );
     }
     page

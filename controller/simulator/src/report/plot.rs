@@ -6,8 +6,8 @@ use super::page::escape;
 use super::scale::{Scale, label};
 
 /// Margins, for scripts that find a value at a place.
-pub(super) const LEFT: f64 = 46.0;
-pub(super) const RIGHT: f64 = 10.0;
+pub(super) const LEFT: f64 = 52.0;
+pub(super) const RIGHT: f64 = 16.0;
 const BOTTOM: f64 = 32.0;
 const TOP: f64 = 10.0;
 /// Pixels.
@@ -27,10 +27,30 @@ pub(super) struct Plot<'a> {
     pub(super) mark: Option<f64>,
 }
 
+/// How a line goes from one point to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// Straight: the values between two points are between theirs.
+    Slopes,
+    /// A value holds until the next point, as replicas do.
+    Steps,
+}
+
 /// A line: its style, and points in order of time.
 pub(super) struct Line<'a> {
     pub(super) class: &'static str,
+    pub(super) shape: Shape,
     pub(super) points: &'a [(f64, f64)],
+}
+
+impl<'a> Line<'a> {
+    pub(super) fn slopes(class: &'static str, points: &'a [(f64, f64)]) -> Self {
+        Self { class, shape: Shape::Slopes, points }
+    }
+
+    pub(super) fn steps(class: &'static str, points: &'a [(f64, f64)]) -> Self {
+        Self { class, shape: Shape::Steps, points }
+    }
 }
 
 /// A point with its name.
@@ -61,13 +81,21 @@ impl Plot<'_> {
     }
 
     pub(super) fn polyline(&self, line: &Line<'_>) -> String {
-        format!("<polyline class=\"{}\" points=\"{}\"/>", line.class, self.path(line.points))
+        format!("<polyline class=\"{}\" points=\"{}\"/>", line.class, self.path(line))
     }
 
-    fn path(&self, points: &[(f64, f64)]) -> String {
+    /// One word for each point. That of a step has its corner too, as four numbers.
+    fn path(&self, line: &Line<'_>) -> String {
         let mut path = String::new();
-        for (x, y) in points.iter().map(|point| self.place(*point)) {
+        let mut level = None;
+        for (x, y) in line.points.iter().map(|point| self.place(*point)) {
+            if let Some(level) =
+                level.filter(|level: &f64| line.shape == Shape::Steps && (level - y).abs() > 0.0)
+            {
+                let _ = write!(path, "{x:.1},{level:.1},");
+            }
             let _ = write!(path, "{x:.1},{y:.1} ");
+            level = Some(y);
         }
         path.trim_end().to_owned()
     }

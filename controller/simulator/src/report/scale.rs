@@ -4,6 +4,8 @@
 const LEAST: f64 = 1e-3;
 /// A highest value this many times the 95th percentile would flatten a line.
 const OUTLIER: f64 = 10.0;
+/// A lower axis of replicas or requests would have ticks between whole numbers.
+const LEAST_COUNT: f64 = 4.0;
 
 /// Range and kind of an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,6 +38,19 @@ impl Scale {
                 Self::Compressed { high: to_i32(highest.log10().ceil()).max(1) }
             }
             _ => Self::from_zero(values.into_iter()),
+        }
+    }
+
+    /// Scale of replicas or requests, which are whole numbers.
+    pub(super) fn counts(values: impl Iterator<Item = f64>) -> Self {
+        Self::with_outliers(values.chain([LEAST_COUNT]))
+    }
+
+    /// Scale of shares in percent, which ends at 100 at most.
+    pub(super) fn percent(values: impl Iterator<Item = f64>) -> Self {
+        match Self::linear(values) {
+            Self::Linear { low, high } => Self::Linear { low, high: high.min(100.0) },
+            other => other,
         }
     }
 

@@ -8,12 +8,9 @@ use wva_scaling::VariantKey;
 use super::rows::{LoadSeries, ModelRows, Note, ReplicaSeries, Row, Summary, format_figure};
 use super::{History, MAX_LISTED, MAX_ROWS};
 use crate::report::page::{escape, render_page, render_table};
-use crate::report::plot::{LEFT, Line, Plot, RIGHT};
+use crate::report::plot::{LEFT, Line, Plot, RIGHT, Shape};
 use crate::report::scale::Scale;
 use crate::report::series::{Groups, Run, Series};
-
-/// A lower axis of replicas would have ticks between whole numbers.
-const LEAST_REPLICAS: f64 = 4.0;
 
 const SCRIPT: &str = include_str!("hover.js");
 
@@ -71,8 +68,8 @@ fn intro(history: &History, name: &str) -> String {
 
 fn table(history: &History) -> String {
     let titles = [
-        "variant", "model", "accelerator", "cycles", "mean target", "highest", "new targets", "mean cost",
-        "last decision",
+        "variant", "mean target", "highest", "new targets", "mean cost", "last decision", "cycles",
+        "accelerator", "model",
     ];
     let mut listed: Vec<(&VariantKey, &Summary)> = history.summaries.iter().collect();
     if listed.len() > MAX_LISTED {
@@ -84,14 +81,14 @@ fn table(history: &History) -> String {
         let is_drawn = !history.models.is_empty();
         vec![
             if is_drawn { format!("<a href=\"#{name}\">{name}</a>") } else { name },
-            escape(&summary.model_id),
-            escape(&summary.accelerator),
-            summary.cycles.to_string(),
             format_figure(summary.mean_target()),
             summary.highest.to_string(),
             summary.changes.to_string(),
             format_figure(summary.mean_cost()),
             summary.code.to_owned(),
+            summary.cycles.to_string(),
+            escape(&summary.accelerator),
+            escape(&summary.model_id),
         ]
     };
     render_table(std::iter::once(titles.map(str::to_owned).to_vec()).chain(listed.into_iter().map(row)))
@@ -106,7 +103,10 @@ fn section(
     rows: &mut Vec<Value>,
 ) -> String {
     let mut text = format!("<h2>{}: {}</h2>", escape(namespace), escape(model_id));
-    text += &["<div class=\"row\">", &load(axis, &model.load), "</div>"].concat();
+    // "All together" has the load of a single model.
+    if history.models.len() > 1 || history.variants() == 1 {
+        text += &["<div class=\"row\">", &load(axis, &model.load), "</div>"].concat();
+    }
     for (name, row) in &model.variants {
         let key = VariantKey { namespace: namespace.to_owned(), name: name.clone() };
         let id = escape(&format!("{namespace}/{name}"));
@@ -171,6 +171,7 @@ impl Axis {
     fn draw(
         &self,
         title: &str,
+        shape: Shape,
         lines: &[(&'static str, &str, &Series)],
         y: Option<Scale>,
         notes: Option<&Groups<Note>>,
@@ -180,8 +181,10 @@ impl Axis {
         let values = || runs.iter().flat_map(|(_, runs)| runs.iter().flatten()).map(|point| point.1);
         let plot = self.plot(title, y.unwrap_or_else(|| Scale::with_outliers(values())));
         let marks = notes.map(|notes| self.steps(&plot, notes)).unwrap_or_default();
-        let drawn: Vec<Line<'_>> =
-            runs.iter().flat_map(|(class, runs)| runs.iter().map(|points| Line { class, points })).collect();
+        let drawn: Vec<Line<'_>> = runs
+            .iter()
+            .flat_map(|(class, runs)| runs.iter().map(|points| Line { class, shape, points }))
+            .collect();
         let legend: String = lines
             .iter()
             .map(|(class, name, _)| ["<span class=\"", class, "\">", name, "</span>"].concat())
@@ -218,10 +221,11 @@ impl Axis {
 fn load(axis: &Axis, load: &LoadSeries) -> String {
     if load.arrivals.points().is_empty() {
         let lines = [("one", "running", &load.running), ("two", "waiting", &load.waiting)];
-        axis.draw("load, requests", &lines, None, None)
+        let values = lines.iter().flat_map(|(_, _, series)| series.points()).map(|point| point.1);
+        axis.draw("load, requests", Shape::Slopes, &lines, Some(Scale::counts(values)), None)
     } else {
         let lines = [("two", "forecast", &load.forecast), ("one", "arriving", &load.arrivals)];
-        axis.draw("load, requests/s", &lines, None, None)
+        axis.draw("load, requests/s", Shape::Slopes, &lines, None, None)
     }
 }
 
@@ -232,18 +236,25 @@ fn replicas(axis: &Axis, replicas: &ReplicaSeries, notes: Option<&Groups<Note>>)
         ("one", "target", &replicas.target),
     ];
     let values = lines.iter().flat_map(|(_, _, series)| series.points()).map(|point| point.1);
-    axis.draw("replicas", &lines, Some(Scale::with_outliers(values.chain([LEAST_REPLICAS]))), notes)
+    axis.draw("replicas", Shape::Steps, &lines, Some(Scale::counts(values)), notes)
 }
 
 fn kv(axis: &Axis, row: &Row) -> String {
     let lines = [("two", "highest", &row.kv_highest), ("one", "mean", &row.kv)];
-    axis.draw("KV cache use", &lines, Some(Scale::Linear { low: 0.0, high: 1.0 }), None)
+    axis.draw("KV cache use", Shape::Slopes, &lines, Some(Scale::Linear { low: 0.0, high: 1.0 }), None)
 }
 
 fn waiting(axis: &Axis, waiting: &Series) -> String {
-    axis.draw("waiting requests", &[("one", "waiting", waiting)], None, None)
+    let values = waiting.points().into_iter().map(|point| point.1);
+    axis.draw(
+        "waiting requests",
+        Shape::Slopes,
+        &[("one", "waiting", waiting)],
+        Some(Scale::counts(values)),
+        None,
+    )
 }
 
 fn cost(axis: &Axis, replicas: &ReplicaSeries) -> String {
-    axis.draw("cost", &[("one", "current replicas", &replicas.cost)], None, None)
+    axis.draw("cost", Shape::Steps, &[("one", "current replicas", &replicas.cost)], None, None)
 }
