@@ -213,8 +213,8 @@ impl Engine {
         let (inputs, State { sampler, decider, stepper }) = (self.inputs(), state);
         let managed = inputs.managed();
         decider.retain_managed(&managed);
-        let mut config = decider.resolve(inputs, &managed);
-        sampler.adapt_to(&mut config, &managed, inputs);
+        let config = decider.resolve(inputs, &managed);
+        sampler.adapt_to(&config, &mut decider.fleet, &managed, inputs);
         let before = self.published.borrow().clone();
         let (decided, all_analyzed) =
             decider.decide_all(inputs, sampler, config, managed, at, before.as_deref());

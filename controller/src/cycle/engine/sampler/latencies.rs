@@ -1,14 +1,13 @@
 //! Measured latencies of models with an objective. Their queries are heavy and no target waits for them, so they are
 //! rounds of their own: loads never wait for them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
-use wva_scaling::resolve::Entries;
-use wva_scaling::snapshot::Config;
+use wva_scaling::resolve::FleetSettings;
 
 use super::Sampler;
 use super::series::model_filter;
@@ -18,7 +17,6 @@ use crate::collect::{self, Answers};
 use crate::cycle::attainment::{AttainmentTracker, Objectives};
 use crate::cycle::engine::TIMER_TOLERANCE;
 use crate::cycle::engine::inputs::Inputs;
-use crate::observe::variants::ManagedVariant;
 use wva_scaling::ModelKey;
 
 /// Time between two rounds: an alert on five minutes needs newer figures, and each round reads some 20 series of every
@@ -44,8 +42,8 @@ pub(in crate::cycle::engine) struct LatencyState {
 
 impl LatencyState {
     /// Adapts the next round to the objectives of a cycle. A new objective does not wait for the interval.
-    pub(super) fn set_objectives(&mut self, config: &Config, managed: &[ManagedVariant], now: Instant) {
-        if self.tracker.set_objectives(objectives(config, managed), now) {
+    pub(super) fn set_objectives(&mut self, fleet: &FleetSettings, now: Instant) {
+        if self.tracker.set_objectives(objectives(fleet), now) {
             self.queried = None;
         }
     }
@@ -106,18 +104,12 @@ impl Sampler {
 }
 
 /// Objectives of the managed models.
-fn objectives(config: &Config, managed: &[ManagedVariant]) -> BTreeMap<ModelKey, Objectives> {
-    let entries = Entries::new(config);
-    let models: BTreeSet<ModelKey> = managed
-        .iter()
-        .filter_map(|m| Some(ModelKey::new(&m.key.namespace, &m.spec().ok()?.model_id)))
-        .collect();
+fn objectives(fleet: &FleetSettings) -> impl Iterator<Item = (ModelKey, Objectives)> {
     let seconds = |millis: f64| millis / 1000.0;
-    let of_model = |key: ModelKey| {
-        let settings = entries.saturation(&key.namespace, &key.model_id).0.throughput;
+    fleet.models.iter().map(move |(key, settings)| {
+        let settings = settings.saturation().throughput;
         let objectives =
             Objectives { ttft: settings.ttft_slo.map(seconds), itl: settings.itl_slo.map(seconds) };
-        (key, objectives)
-    };
-    models.into_iter().map(of_model).collect()
+        (key.clone(), objectives)
+    })
 }
