@@ -145,7 +145,7 @@ impl Decider {
         let mut assembled = assemble(watches, &managed, signals, memory, known.config, &self.fleet, at);
         assembled.snapshot.remembered = known.remembered;
         assembled.snapshot.learned = known.learned;
-        sampler.latencies.tracker.complete(&mut assembled.snapshot.models, at.now);
+        self.control_loop.attainment.complete(&mut assembled.snapshot.models, at.now);
         Pass { at, managed, assembled }
     }
 

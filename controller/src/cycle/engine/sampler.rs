@@ -123,7 +123,6 @@ impl Sampler {
         self.counts.cap_retention(fleet, inputs.config.max_retention);
         self.update_windows(config, fleet, managed, inputs);
         self.rounds.needs_counters = uses_throughput(fleet);
-        self.latencies.set_objectives(fleet, Instant::now());
     }
 
     /// If the sample is recent, only what steps `to_zero` wait for is queried.
