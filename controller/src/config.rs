@@ -26,7 +26,7 @@ use wva_rules::{MapNames, MapRole};
 
 pub use main_map::main_map;
 pub use reloads::ConfigReloads;
-pub(crate) use resolve::Settings;
+pub(crate) use resolve::{ResolvedMaps, Settings};
 pub use watch::watch_config_maps;
 
 /// Cache of parsed ConfigMaps. The watch is the only writer.

@@ -38,10 +38,11 @@ impl Cluster {
 
     /// Setting of the fixtures' model in a namespace in the last cycle.
     async fn setting(&self, namespace: &str, field: &str) -> anyhow::Result<Value> {
-        let config = self.config().await?;
-        let model = format!("{namespace}/{}", VariantFixture::new(namespace, "any").model);
-        let entry = config["saturation"].get(&model);
-        Ok(entry.with_context(|| format!("no entry {model}"))?[field].clone())
+        let snapshot = self.snapshot().await?;
+        let mut models = snapshot["models"].as_array().into_iter().flatten();
+        let model = models.find(|model| model["namespace"] == namespace);
+        Ok(model.with_context(|| format!("no model in {namespace}"))?["settings"]["saturation"][field]
+            .clone())
     }
 
     async fn wait_for_setting(&self, namespace: &str, field: &str, want: f64) -> anyhow::Result<()> {
@@ -87,7 +88,9 @@ async fn config_maps_apply_at_once_and_fall_back_when_deleted() -> anyhow::Resul
     let cluster = Cluster { testbed, install };
     let served = cluster.testbed.namespace("served").await?;
     let other = cluster.testbed.namespace("other").await?;
-    cluster.testbed.apply(&VariantFixture::new(&other, "any").variant()).await?;
+    // A model without a workload has no settings in the snapshot.
+    let fixture = VariantFixture::new(&other, "any");
+    cluster.testbed.apply(&[fixture.deployment(), fixture.variant()].join("---\n")).await?;
 
     global_map_changes_a_decision_at_once(&cluster, &served).await?;
     namespace_map_takes_precedence(&cluster, &served, &other).await?;

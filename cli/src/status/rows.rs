@@ -13,7 +13,7 @@ use wva_objects::orphan::detect_orphan;
 use wva_objects::servers::{PodGroup, ServingPods};
 use wva_objects::status::MAX_TARGET_AGE;
 use wva_scaling::Snapshot;
-use wva_scaling::resolve::{Entries, Saturation};
+use wva_scaling::resolve::Saturation;
 use wva_scaling::snapshot::{Attainment, Inventory, Model, Variant, WindowShares, percent};
 
 use crate::cluster::{self, ObjectId, elapsed_since, id, is_excluded, number, target_age, text};
@@ -161,7 +161,7 @@ fn row(state: &ClusterState<'_>, variant: &Value) -> Row {
     let mut snapshots = state.leader_snapshots.iter();
     let found = snapshots.find_map(|leader| {
         let (model, variant) = find(&leader.answer, &namespace, &name)?;
-        let saturation = saturation(&leader.answer, model, variant);
+        let saturation = share_of_threshold(variant, &model.settings.saturation());
         Some((saturation, model.attainment, Some(variant.gpus_per_replica.0), variant.group))
     });
     let (saturation, Attainment { ttft, itl, .. }, gpus_per_replica, group) = found.unwrap_or_default();
@@ -305,11 +305,6 @@ fn find<'a>(snapshot: &'a Snapshot, namespace: &str, name: &str) -> Option<(&'a 
 }
 
 /// Mean KV use or queue of a variant divided by its threshold, the higher of the two. 1 is at the threshold.
-fn saturation(snapshot: &Snapshot, model: &Model, variant: &Variant) -> Option<f64> {
-    let (settings, _) = Entries::new(&snapshot.config).saturation(&model.namespace, &model.model_id);
-    share_of_threshold(variant, &settings)
-}
-
 fn share_of_threshold(variant: &Variant, settings: &Saturation) -> Option<f64> {
     let reporting: Vec<_> = variant.replicas.iter().filter(|r| r.kv.is_some() || r.queue.is_some()).collect();
     if reporting.is_empty() {

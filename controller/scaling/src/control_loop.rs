@@ -4,6 +4,7 @@
 //! A cycle completes the snapshot of [`Loop::begin`], calls [`decide`](crate::decide), and gives the outcome to [`Loop::end`]
 //! and to the [`VariantMemory`] of each variant. Between cycles, [`decide_early`] decides the models that cannot wait.
 
+mod attainment;
 mod early;
 mod idleness;
 mod variant_memory;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use wva_crds::GoDuration;
 
+pub use attainment::{AttainmentMemory, LATENCY_WINDOW, Latency, LatencyCounts, Objectives, WindowCounts};
 pub use early::{Early, EarlyDecisions, EarlyTrigger, InForce, decide_early};
 pub use idleness::Idleness;
 pub use variant_memory::{LastTarget, VariantMemory};
@@ -39,11 +41,19 @@ pub struct Loop<T> {
     sampled_at: Option<T>,
     learned: Vec<ThroughputMemory>,
     learned_at: Option<T>,
+    /// Measured attainment of latency objectives.
+    pub attainment: AttainmentMemory<T>,
 }
 
 impl<T> Default for Loop<T> {
     fn default() -> Self {
-        Self { observed: Vec::new(), sampled_at: None, learned: Vec::new(), learned_at: None }
+        Self {
+            observed: Vec::new(),
+            sampled_at: None,
+            learned: Vec::new(),
+            learned_at: None,
+            attainment: AttainmentMemory::default(),
+        }
     }
 }
 

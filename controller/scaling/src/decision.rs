@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::reason::{Activity, FallbackSource, Reason, WaitingReplicas};
-use crate::resolve::DroppedLayer;
 use crate::snapshot::{AnalyzerName, Attainment, Mode, RouterLoad, WakeObstacle};
+use wva_crds::entries::DroppedLayer;
 use wva_objects::servers::ServerKind;
 
 pub use bounds::Bounds;

@@ -14,13 +14,12 @@ use crate::limit::{BudgetIndex, Ledger, added_replicas, has_budgets, is_limited,
 use crate::memory::{BoundsMemory, MemoryIndex};
 use crate::publish::publish;
 use crate::reason::Reason;
-use crate::resolve::{Entries, Saturation, ScaleToZero};
+use crate::resolve::{Saturation, ScaleToZero};
 use crate::snapshot::{Config, Model, Snapshot};
 use crate::view::{ModelView, VariantView};
 
 struct CycleContext<'a> {
     config: &'a Config,
-    entries: Entries<'a>,
     memory: MemoryIndex<'a>,
     budgets: BudgetIndex<'a>,
 }
@@ -38,7 +37,6 @@ struct ModelCase<'a> {
 pub fn decide(snapshot: &Snapshot) -> Outcome {
     let cycle = CycleContext {
         config: &snapshot.config,
-        entries: Entries::new(&snapshot.config),
         memory: MemoryIndex::new(snapshot),
         budgets: BudgetIndex::new(snapshot),
     };
@@ -79,12 +77,12 @@ impl<'a> ModelCase<'a> {
     /// Drafts without an inventory, and the shadow case if one is configured.
     fn new(cycle: &'a CycleContext<'a>, model: &'a Model, warnings: &mut Vec<Warning>) -> Self {
         let (namespace, model_id) = (&model.namespace, &model.model_id);
-        let (settings, dropped) = cycle.entries.saturation(namespace, model_id);
-        let to_zero = cycle.entries.scale_to_zero(namespace, model_id);
-        warnings.extend(dropped.into_iter().map(|layer| Warning::SettingsDropped {
+        let settings = model.settings.saturation();
+        let to_zero = model.settings.scale_to_zero(cycle.config.scale_to_zero_default);
+        warnings.extend(model.settings.dropped.iter().map(|layer| Warning::SettingsDropped {
             namespace: namespace.clone(),
             model_id: model_id.clone(),
-            layer,
+            layer: layer.clone(),
         }));
         if let Some(obstacle) = model.wake_fault(to_zero.enabled).filter(|_| to_zero.enabled) {
             let (namespace, model_id) = (namespace.clone(), model_id.clone());

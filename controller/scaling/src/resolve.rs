@@ -1,38 +1,29 @@
-//! Settings of a model. Admission merges the layers with the same code.
+//! Settings of models, resolved once a cycle.
 
-use crate::snapshot::{Config, SaturationEntry, ScaleToZeroEntry};
-use wva_crds::entries::EntryIndex;
-pub use wva_crds::entries::{DroppedLayer, MergedSettings, Saturation, ScaleToZero, merge};
+use std::collections::BTreeMap;
 
-/// Entries indexed once for all models.
-pub struct Entries<'a> {
-    saturation: EntryIndex<'a, SaturationEntry>,
-    scale_to_zero: EntryIndex<'a, ScaleToZeroEntry>,
-    scale_to_zero_default: ScaleToZero,
+use crate::decision::ModelKey;
+use crate::snapshot::ModelSettings;
+pub use wva_crds::entries::{Saturation, ScaleToZero};
+
+/// Settings of all models from one cycle to the next.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FleetSettings {
+    /// Of the models that the cycle found.
+    pub models: BTreeMap<ModelKey, ModelSettings>,
+    /// Of a model that appears before the next cycle.
+    pub default: ModelSettings,
 }
 
-impl<'a> Entries<'a> {
-    /// Indexes the entries of `config`.
+impl FleetSettings {
+    /// Settings of a model.
     #[must_use]
-    pub fn new(config: &'a Config) -> Self {
-        Self {
-            saturation: EntryIndex::new(&config.saturation),
-            scale_to_zero: EntryIndex::new(&config.scale_to_zero),
-            scale_to_zero_default: ScaleToZero::with_default(config.scale_to_zero_default),
-        }
+    pub fn of(&self, model: &ModelKey) -> &ModelSettings {
+        self.models.get(model).unwrap_or(&self.default)
     }
 
-    /// Saturation settings, and the layers dropped because they break a rule.
-    #[must_use]
-    pub fn saturation(&self, namespace: &str, model_id: &str) -> (Saturation, Vec<DroppedLayer>) {
-        let merged = merge(&self.saturation.layers(namespace, model_id));
-        (merged.settings, merged.dropped)
-    }
-
-    /// Scale-to-zero settings of a model.
-    #[must_use]
-    pub fn scale_to_zero(&self, namespace: &str, model_id: &str) -> ScaleToZero {
-        let layers = self.scale_to_zero.layers(namespace, model_id);
-        layers.into_iter().fold(self.scale_to_zero_default, |resolved, (_, entry)| resolved.with(entry))
+    /// Settings of each model, and the default.
+    pub fn all(&self) -> impl Iterator<Item = &ModelSettings> {
+        self.models.values().chain([&self.default])
     }
 }

@@ -10,6 +10,7 @@ mod read;
 mod replica;
 mod returned;
 mod router;
+mod settings;
 mod wake;
 mod work;
 
@@ -27,6 +28,7 @@ pub use read::{SnapshotError, SnapshotFile};
 pub use replica::Replica;
 pub use returned::ReturnedReplicas;
 pub use router::RouterLoad;
+pub use settings::{Entries, FileEntries, ModelSettings};
 pub use wake::WakeObstacle;
 pub use work::{
     Ceiling, Curve, NeedPeak, PodHistory, PromptShare, Reserve, ReserveEstimate, SpeedEstimate, StepTimes,
@@ -101,6 +103,9 @@ pub struct Model {
     pub model_id: String,
     /// Namespace of its variants.
     pub namespace: String,
+    /// Resolved settings. In a file they override the entries in `config`.
+    #[serde(default, skip_serializing_if = "settings::is_default")]
+    pub settings: ModelSettings,
     /// Requests completed within the retention period. `None`: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_in_retention: Option<Amount>,

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use wva_crds::GoDuration;
 use wva_scaling::snapshot::{
-    Config, Inventory, MetricsAge, Priority, QuotaLimit, SaturationEntry, ScaleToZeroEntry,
+    Config, Entries, Inventory, MetricsAge, Model, Priority, QuotaLimit, SaturationEntry, ScaleToZeroEntry,
 };
 use wva_scaling::{Decision, Snapshot, SnapshotError, VariantKey, decide};
 
@@ -21,7 +21,7 @@ pub use render::ReplayReport;
 /// Later differences are only counted.
 pub const MAX_LISTED: usize = 1000;
 
-/// Fields of a snapshot's `config` to replace, a map as a whole.
+/// Fields of a snapshot's `config` to replace, a map as a whole. Entries replace the settings of every model.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Change {
@@ -60,11 +60,12 @@ impl Change {
         Ok(change)
     }
 
-    fn apply(&self, config: &mut Config) {
+    fn apply(&self, snapshot: &mut Snapshot) {
+        self.apply_entries(&mut snapshot.models);
         // Every field is named, so that the compiler reports a new one.
         let Config {
-            saturation,
-            scale_to_zero,
+            saturation: _,
+            scale_to_zero: _,
             scale_to_zero_default,
             limited_mode,
             decision_hold,
@@ -75,9 +76,7 @@ impl Change {
             quotas_forbidden,
             priorities,
             namespace_priorities,
-        } = config;
-        set(saturation, self.saturation.as_ref());
-        set(scale_to_zero, self.scale_to_zero.as_ref());
+        } = &mut snapshot.config;
         set(scale_to_zero_default, self.scale_to_zero_default.as_ref());
         set(limited_mode, self.limited_mode.as_ref());
         set(decision_hold, self.decision_hold.as_ref());
@@ -89,6 +88,21 @@ impl Change {
         set(namespace_priorities, self.namespace_priorities.as_ref());
         if self.inventory.is_some() {
             inventory.clone_from(&self.inventory);
+        }
+    }
+
+    fn apply_entries(&self, models: &mut [Model]) {
+        let (saturation, scale_to_zero) = (BTreeMap::new(), BTreeMap::new());
+        let saturation = self.saturation.as_ref().unwrap_or(&saturation);
+        let entries = Entries::new(saturation, self.scale_to_zero.as_ref().unwrap_or(&scale_to_zero));
+        for model in models {
+            if self.saturation.is_some() {
+                model.settings.saturation = SaturationEntry::default();
+            }
+            if self.scale_to_zero.is_some() {
+                model.settings.scale_to_zero = ScaleToZeroEntry::default();
+            }
+            model.settings = entries.resolve(&model.namespace, &model.model_id, &model.settings);
         }
     }
 }
@@ -189,7 +203,7 @@ impl Replay {
         }
         let costs = costs(&snapshot);
         let recorded = decide(&snapshot);
-        change.apply(&mut snapshot.config);
+        change.apply(&mut snapshot);
         let changed = decide(&snapshot);
         // Both have one decision for each variant, in the same order.
         for (old, new) in recorded.decisions.iter().zip(&changed.decisions) {

@@ -1,5 +1,7 @@
 //! Latencies within an objective, from the buckets of a histogram.
 
+use wva_scaling::control_loop::LatencyCounts;
+
 /// Observations up to an upper bound, as in a Prometheus histogram.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Bucket {
@@ -7,14 +9,6 @@ pub(crate) struct Bucket {
     pub(crate) bound: f64,
     /// Observations up to the bound, those of smaller buckets included.
     pub(crate) count: f64,
-}
-
-/// Observed latencies. Counts are fractional, because `increase` extrapolates.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct LatencyCounts {
-    pub(crate) observed: f64,
-    /// Those of them within the objective.
-    pub(crate) in_time: f64,
 }
 
 /// Counts the latencies up to an objective in seconds. Within a bucket it interpolates linearly, as `histogram_quantile`

@@ -71,9 +71,9 @@ pub enum Query {
     Work,
     /// The same counters in the previous scrape.
     WorkBefore,
-    /// Histograms of the time to first token over [`LATENCY_WINDOW`], by model.
+    /// Histograms of the time to first token over [`wva_scaling::control_loop::LATENCY_WINDOW`], by model.
     TimeToFirstToken,
-    /// Histograms of the time between two tokens over [`LATENCY_WINDOW`], by model.
+    /// Histograms of the time between two tokens over the same window, by model.
     InterTokenLatency,
 }
 
@@ -212,9 +212,6 @@ impl Query {
 }
 
 pub(crate) const COMPLETED: &str = "completed";
-
-/// Window of the latency queries. Over a shorter one `increase` has too few samples if scrapes are a minute apart.
-pub(crate) const LATENCY_WINDOW: Duration = Duration::from_mins(5);
 
 /// Window for counting completed requests, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

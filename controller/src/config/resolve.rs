@@ -1,15 +1,17 @@
-//! Resolves the settings of each model, once per cycle. The Snapshot gets the result, so that a decision can be
-//! replayed without the maps.
+//! Resolves the settings of each model, once per cycle. The Snapshot has the result at the model, so that a decision can
+//! be replayed without the maps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use wva_crds::entries::{
-    AnalyzerName, DEFAULT_ENTRY, MergedSettings, SaturationEntry, ScaleToZeroEntry, merge,
+    AnalyzerName, DEFAULT_ENTRY, MergedSettings, Priority, SaturationEntry, ScaleToZeroEntry, merge,
 };
 use wva_rules::MapRole;
 use wva_runtime::Cache;
-use wva_scaling::snapshot::Config as RulesConfig;
+use wva_scaling::ModelKey;
+use wva_scaling::resolve::FleetSettings;
+use wva_scaling::snapshot::ModelSettings;
 
 use super::ConfigMaps;
 use super::change_log::{log_changes, log_map_changes};
@@ -22,10 +24,19 @@ use crate::model::keys::NamedPickers;
 use crate::model::published::PublishedVariant;
 use crate::observe::variants::ManagedVariant;
 use crate::observe::watches::NamespaceFacts;
-use wva_scaling::ModelKey;
 
 /// Analyzer of a model without a saturation map. In a map, an entry without an analyzer means `percentage`, as in llm-d WVA.
 const ANALYZER_WITHOUT_MAP: AnalyzerName = AnalyzerName::Throughput;
+
+/// What the maps say in a cycle.
+#[derive(Debug, Default)]
+pub(crate) struct ResolvedMaps {
+    pub(crate) fleet: FleetSettings,
+    /// See `Config::priorities`.
+    pub(crate) priorities: BTreeMap<String, Priority>,
+    /// See `Config::namespace_priorities`.
+    pub(crate) namespace_priorities: BTreeMap<String, BTreeMap<String, Priority>>,
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
@@ -47,7 +58,7 @@ impl Settings {
         namespaces: Option<&Cache<NamespaceFacts>>,
         reloads: &ConfigReloads,
         proactive: bool,
-    ) -> RulesConfig {
+    ) -> ResolvedMaps {
         let scope = Arc::new(LocalMapScope::new(maps, managed, namespaces));
         // First, so that a map that arrives now is either read here or starts the next cycle.
         maps.set_local_scope(&scope);
@@ -58,11 +69,10 @@ impl Settings {
         }
         self.unusable.clear();
         let mut dropped = DroppedLayers::default();
-        let mut resolved = self.resolve_default();
+        let default = self.resolve_default();
+        let mut resolved =
+            ResolvedMaps { fleet: FleetSettings { default, ..Default::default() }, ..Default::default() };
         for (namespace, model) in models {
-            let key = key(namespace, model);
-            let to_zero = self.resolve_scale_to_zero(namespace, model);
-            resolved.scale_to_zero.extend(to_zero.map(|entry| (key.clone(), entry)));
             let mut entry = self.resolve_model(namespace, model, &mut dropped);
             let ModelClasses { best, bound, named } = self.classes_of(namespace, model);
             resolved.priorities.extend(named.map(|priority| (model.to_owned(), priority)));
@@ -78,7 +88,10 @@ impl Settings {
                     entry.analyzer_name = Some(AnalyzerName::Throughput);
                 }
             }
-            resolved.saturation.insert(key, entry);
+            let to_zero = self.to_zero.layers(namespace, model);
+            let scale_to_zero = ScaleToZeroEntry::merge(to_zero.into_iter().map(|(_, entry)| entry));
+            let settings = ModelSettings { saturation: entry, scale_to_zero, ..ModelSettings::default() };
+            resolved.fleet.models.insert(ModelKey::new(namespace, model), settings);
         }
         self.dropped_layers = dropped.log_new(&self.dropped_layers);
         resolved
@@ -89,30 +102,17 @@ impl Settings {
         ServiceClasses::of_model(classes.map(|keyed| &keyed.entry), namespace, model)
     }
 
-    /// Rules of models without an entry.
-    fn resolve_default(&self) -> RulesConfig {
+    /// Settings of models without an entry.
+    fn resolve_default(&self) -> ModelSettings {
         let entry = self.saturation.global.as_ref().and_then(|map| map.default_entry());
         let layers: Vec<_> = entry.map(|entry| (DEFAULT_ENTRY, entry)).into_iter().collect();
-        let mut saturation =
-            SaturationEntry { model_id: None, namespace: None, ..merge(&layers).to_full_entry() };
+        let mut saturation = merge(&layers).to_full_entry();
         if self.saturation.global.is_none() {
             saturation.analyzer_name = Some(ANALYZER_WITHOUT_MAP);
         }
         let to_zero = self.to_zero.global.as_ref().and_then(|map| map.default_entry());
-        let to_zero = to_zero
-            .map(|entry| ScaleToZeroEntry {
-                model_id: None,
-                namespace: None,
-                endpoint_picker: None,
-                ..entry.clone()
-            })
-            .filter(|entry| *entry != ScaleToZeroEntry::default());
-        let named = |entry| (DEFAULT_ENTRY.to_owned(), entry);
-        RulesConfig {
-            saturation: BTreeMap::from([(DEFAULT_ENTRY.to_owned(), saturation)]),
-            scale_to_zero: to_zero.map(named).into_iter().collect(),
-            ..RulesConfig::default()
-        }
+        let scale_to_zero = ScaleToZeroEntry::merge(to_zero);
+        ModelSettings { saturation, scale_to_zero, ..ModelSettings::default() }
     }
 
     /// Pickers that entries name.
@@ -130,23 +130,6 @@ impl Settings {
             Some((ModelKey::new(namespace, model), picker))
         };
         specs.filter_map(picker).collect()
-    }
-
-    /// `None`: no entry has any.
-    fn resolve_scale_to_zero(&self, namespace: &str, model: &str) -> Option<ScaleToZeroEntry> {
-        let layers = self.to_zero.layers(namespace, model);
-        let merged =
-            layers.iter().fold(ScaleToZeroEntry::default(), |base, (_, entry)| entry.layered_over(base));
-        let is_set = merged.enable_scale_to_zero.is_some()
-            || merged.allow_failed_requests.is_some()
-            || merged.retention_period.is_some();
-        is_set.then(|| ScaleToZeroEntry {
-            model_id: Some(model.to_owned()),
-            namespace: Some(namespace.to_owned()),
-            // A decision does not depend on it.
-            endpoint_picker: None,
-            ..merged
-        })
     }
 
     fn resolve_model(
@@ -168,11 +151,7 @@ impl Settings {
             resolved.analyzer_name = Some(ANALYZER_WITHOUT_MAP);
         }
         dropped.add(namespace, model, merged);
-        SaturationEntry {
-            model_id: Some(model.to_owned()),
-            namespace: Some(namespace.to_owned()),
-            ..resolved
-        }
+        resolved
     }
 
     /// The target comes from the built-in defaults.

@@ -14,10 +14,10 @@ use wva_objects::limits::Limits;
 use wva_objects::signal::declared_obstacle;
 use wva_runtime::age;
 use wva_scaling::control_loop::truncate_to_millis;
-use wva_scaling::resolve::Entries;
+use wva_scaling::resolve::FleetSettings;
 use wva_scaling::snapshot::{
-    AnalyzerName, Config, MetricsAge, Model, Pending, PendingState, QueueFigures, ScaleObstacles,
-    SchedulerQueue, Variant, WakeObstacle,
+    AnalyzerName, Config, MetricsAge, Model, ModelSettings, Pending, PendingState, QueueFigures,
+    ScaleObstacles, SchedulerQueue, Variant, WakeObstacle,
 };
 use wva_scaling::{Snapshot, VariantKey};
 
@@ -60,18 +60,20 @@ pub(crate) fn assemble(
     (samples, pickers): (&Samples, &Pickers),
     memory: &mut Memory,
     mut config: Config,
+    fleet: &FleetSettings,
     at: Moment,
 ) -> Assembled {
     let queues = pickers.queues().borrow().clone();
     let pods = pods::workload_pods(watches);
     let autoscalers = AutoscalerIndex::new(watches);
     let limits = bounds::autoscaler_limits(&autoscalers);
-    let mut gpus = GpuInputs::new(watches, &pods, &config);
+    let is_limited = config.limited_mode || fleet.all().any(|settings| settings.saturation().enable_limiter);
+    let mut gpus = GpuInputs::new(watches, &pods, is_limited);
     let scaled_by = ScaledBy { limits: &limits, autoscalers: &autoscalers };
     let inputs = CycleInputs::new(watches, (samples, pickers), &pods, scaled_by, &config, at);
     let mut models: BTreeMap<ModelKey, ModelInputs> = BTreeMap::new();
     let (mut present, mut newly_ready) = (BTreeMap::new(), BTreeMap::new());
-    let mut quotas = QuotaBooks::new(watches, &pods, &config);
+    let mut quotas = QuotaBooks::new(watches, &pods, is_limited);
     for m in managed {
         let refused_ago = memory.refusals.since(&m.key, at.now).map(truncate_to_millis);
         let remembered = memory.entry(m, at.now, at.wall);
@@ -90,13 +92,14 @@ pub(crate) fn assemble(
         }
         let id = ModelKey::new(&m.key.namespace, &declared.model_id);
         let queue = samples.scheduler_queue(&id.namespace, &id.model_id, &inputs.ages, at.now);
-        let mut variant = inputs.variant((m, declared), &workload, remembered, queue.is_late);
+        let settings = fleet.of(&id);
+        let mut variant = inputs.variant((m, declared), &workload, remembered, settings, queue.is_late);
         gpus.add_template(&mut variant, key, workload.template.as_ref());
         quotas.add(&mut variant, key, &workload);
         gpus.add_unplaced(&mut variant, key, workload.replicas.current);
-        let inputs_of_model = models
-            .entry(id)
-            .or_insert_with_key(|id| ModelInputs::new(id, queues.max_with(id, queue.queue, at.now)));
+        let inputs_of_model = models.entry(id).or_insert_with_key(|id| {
+            ModelInputs::new(id, settings, queues.max_with(id, queue.queue, at.now))
+        });
         inputs_of_model.add(Variant { refused_ago, ..variant }, key, &inputs);
     }
     memory.evidence.retain(|id| models.contains_key(id));
@@ -114,10 +117,11 @@ struct ModelInputs<'a> {
 }
 
 impl<'a> ModelInputs<'a> {
-    fn new(id: &ModelKey, scheduler_queue: SchedulerQueue) -> Self {
+    fn new(id: &ModelKey, settings: &ModelSettings, scheduler_queue: SchedulerQueue) -> Self {
         let model = Model {
             model_id: id.model_id.clone(),
             namespace: id.namespace.clone(),
+            settings: settings.clone(),
             scheduler_queue,
             // Most models have one variant; the default of four would dominate large snapshots.
             variants: Vec::with_capacity(1),
@@ -174,8 +178,8 @@ struct CycleInputs<'a> {
     ready: BTreeMap<&'a WorkloadKey, BTreeSet<&'a str>>,
     cold_starts: BTreeMap<&'a WorkloadKey, Duration>,
     newest_pod_created: BTreeMap<&'a WorkloadKey, Timestamp>,
-    entries: Entries<'a>,
     ages: MetricsAge,
+    scale_to_zero_default: bool,
     at: Moment,
 }
 
@@ -185,7 +189,7 @@ impl<'a> CycleInputs<'a> {
         (samples, pickers): (&'a Samples, &'a Pickers),
         pods: &'a BTreeMap<PodKey, WorkloadPod>,
         scaled_by: ScaledBy<'a>,
-        config: &'a Config,
+        config: &Config,
         at: Moment,
     ) -> Self {
         let loads = loads_by_workload(samples, pods, &config.metrics_age, at);
@@ -200,8 +204,8 @@ impl<'a> CycleInputs<'a> {
             ready: pods::ready_pods(&replicas),
             cold_starts: pods::median_cold_starts(&replicas),
             newest_pod_created: pods::newest_pod_created(pods),
-            entries: Entries::new(config),
             ages: config.metrics_age,
+            scale_to_zero_default: config.scale_to_zero_default,
             at,
         }
     }
@@ -217,6 +221,7 @@ impl<'a> CycleInputs<'a> {
         (m, declared): (&ManagedVariant, &ParsedSpec),
         workload: &Workload,
         remembered: &mut VariantMemory,
+        settings: &ModelSettings,
         is_queue_late: bool,
     ) -> Variant {
         let key = &declared.workload;
@@ -240,7 +245,7 @@ impl<'a> CycleInputs<'a> {
             namespace: &m.key.namespace,
             ages: self.ages,
             now: self.at.now,
-            uses_tokens: uses_token_analyzer(&self.entries, &m.key.namespace, &declared.model_id),
+            uses_tokens: settings.saturation().analyzer == AnalyzerName::Token,
             is_queue_late,
         };
         let of_workload = self.loads.get(key);
@@ -254,7 +259,7 @@ impl<'a> CycleInputs<'a> {
     /// Adds wake obstacle and evidence of idleness.
     fn complete(&self, model_inputs: ModelInputs, evidence: &mut Evidence) -> Model {
         let ModelInputs { mut model, workloads } = model_inputs;
-        let to_zero = self.entries.scale_to_zero(&model.namespace, &model.model_id);
+        let to_zero = model.settings.scale_to_zero(self.scale_to_zero_default);
         if to_zero.enabled || model.variants.iter().all(|variant| variant.current == 0) {
             self.check_wake(&mut model, &workloads, to_zero.allow_failed_requests);
         }
@@ -301,10 +306,6 @@ impl<'a> CycleInputs<'a> {
             obstacles.into_iter().flatten().max()
         };
     }
-}
-
-fn uses_token_analyzer(entries: &Entries, namespace: &str, model_id: &str) -> bool {
-    entries.saturation(namespace, model_id).0.analyzer == AnalyzerName::Token
 }
 
 /// A variant with what the object and its autoscalers declare.

@@ -32,6 +32,7 @@ use crate::collect::picker::Pickers;
 use crate::collect::scope::Scope;
 use crate::collect::telemetry::Telemetry;
 use crate::config::{ConfigMaps, ConfigReloads};
+use crate::cycle::attainment::objectives;
 use crate::model::moment::Moment;
 use crate::model::published::Published;
 use crate::model::refusals::Refusals;
@@ -161,7 +162,9 @@ impl Engine {
                     self.run_cycle(state);
                 }
             }
-            Event::LatenciesAnswered(round) => state.sampler.latencies.add(round),
+            Event::LatenciesAnswered(round) => {
+                state.sampler.latencies.add(round, &mut state.decider.control_loop.attainment);
+            }
             Event::QueuesChanged => self.wake_models(state),
             Event::RoundDue => {
                 let recheck = state.stepper.needs_recheck(inputs.config);
@@ -195,12 +198,12 @@ impl Engine {
 
     /// Starts due counts and queries for latencies, and hastens the next round if a step to zero waits for its second check.
     fn start_queries<'e>(&'e self, state: &mut State, schedule: &mut Schedule<'e>) {
-        let (inputs, State { sampler, stepper, .. }) = (self.inputs(), state);
+        let (inputs, State { sampler, decider, stepper }) = (self.inputs(), state);
         if schedule.counts.is_none() && sampler.counts.is_due() {
             schedule.counts = Some(sampler.query_counts(inputs, stepper.namespaces_to_zero()));
         }
         if schedule.latencies.is_none() {
-            schedule.latencies = sampler.due_latencies(inputs);
+            schedule.latencies = sampler.due_latencies(inputs, &decider.control_loop.attainment);
         }
         if schedule.round.is_none() && stepper.needs_recheck(inputs.config) {
             schedule.timers.fetch.hasten(RECHECK_DELAY.max(sampler.round_took() * RECHECK_FACTOR));
@@ -213,8 +216,11 @@ impl Engine {
         let (inputs, State { sampler, decider, stepper }) = (self.inputs(), state);
         let managed = inputs.managed();
         decider.retain_managed(&managed);
-        let mut config = decider.resolve(inputs, &managed);
-        sampler.adapt_to(&mut config, &managed, inputs);
+        let config = decider.resolve(inputs, &managed);
+        sampler.adapt_to(&config, &mut decider.fleet, &managed, inputs);
+        if decider.control_loop.attainment.set_objectives(objectives(&decider.fleet), at.now) {
+            sampler.latencies.request();
+        }
         let before = self.published.borrow().clone();
         let (decided, all_analyzed) =
             decider.decide_all(inputs, sampler, config, managed, at, before.as_deref());

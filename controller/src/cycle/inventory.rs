@@ -5,15 +5,11 @@ use std::collections::BTreeMap;
 
 use wva_objects::hardware::{GpuCount, Gpus, accelerator_key, partition_accelerator, resource_row};
 use wva_runtime::Availability;
-use wva_scaling::snapshot::{Config, Inventory};
+use wva_scaling::snapshot::Inventory;
 
 use crate::model::gpus::NoInventory;
 use crate::observe::claims::{DeviceCounts, GpuClaims};
 use crate::observe::watches::{NodeFacts, Watches};
-
-pub(crate) fn is_wanted(config: &Config) -> bool {
-    config.limited_mode || config.saturation.values().any(|entry| entry.enable_limiter == Some(true))
-}
 
 /// Total and used GPUs by accelerator. Used are those of pods on nodes and of claims, plus `unplaced`: GPUs that our
 /// variants will use.

@@ -147,7 +147,7 @@ impl fmt::Display for DroppedLayer {
 /// Merged saturation entries.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MergedSettings {
-    /// Merged fields without defaults, as `explain` prints them.
+    /// Merged fields without defaults, and without the names of a model.
     pub entry: SaturationEntry,
     /// Merged fields with the built-in defaults; without conflicts.
     pub settings: Saturation,
@@ -202,7 +202,8 @@ pub fn merge(layers: &[(&str, &SaturationEntry)]) -> MergedSettings {
 
 /// Merges the fields of the layers, the least specific first, without a check for conflicts.
 fn overlay(layers: &[(&str, &SaturationEntry)]) -> SaturationEntry {
-    layers.iter().fold(SaturationEntry::default(), |base, (_, entry)| entry.layered_over(base))
+    let entry = layers.iter().fold(SaturationEntry::default(), |base, (_, entry)| entry.layered_over(base));
+    SaturationEntry { model_id: None, namespace: None, ..entry }
 }
 
 fn first_conflict(layers: &[(&str, &SaturationEntry)]) -> Option<Conflict> {

@@ -49,6 +49,13 @@ pub struct ScaleToZeroEntry {
 }
 
 impl ScaleToZeroEntry {
+    /// Merges layers, the least specific first, without the names of a model and its endpoint picker.
+    #[must_use]
+    pub fn merge<'a>(layers: impl IntoIterator<Item = &'a Self>) -> Self {
+        let entry = layers.into_iter().fold(Self::default(), |base, entry| entry.layered_over(base));
+        Self { model_id: None, namespace: None, endpoint_picker: None, ..entry }
+    }
+
     /// This entry with missing fields from the less specific `base`.
     #[must_use]
     pub fn layered_over(&self, base: Self) -> Self {

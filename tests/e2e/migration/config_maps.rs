@@ -39,17 +39,19 @@ pub(crate) async fn name_without_destination(session: &Session<'_>) -> anyhow::R
 pub(crate) async fn check_in_force(session: &Session<'_>, install: &Install) -> anyhow::Result<()> {
     step("Thresholds, objectives and the exemption are in force");
     let url = format!("http://{}/snapshot", install.address("debug")?);
-    let key = format!("{}/{MODEL}", session.namespace);
     eventually("the moved maps to be in force", DEADLINE, async || {
         let (status, text) = get(&url).await?;
         ensure!(status == 200, "/snapshot answered {status}: {text}");
         let snapshot: Value = serde_json::from_str(&text)?;
         let config = &snapshot["config"];
-        let entry = config["saturation"].get(&key).with_context(|| config.to_string())?;
+        let mut models = snapshot["models"].as_array().into_iter().flatten();
+        let model = models.find(|m| m["namespace"] == session.namespace && m["modelID"] == MODEL);
+        let settings = &model.with_context(|| text.clone())?["settings"];
+        let entry = &settings["saturation"];
         ensure!(entry["queueLengthThreshold"] == json!(7.0) && entry["analyzerName"] == "", "{entry}");
         ensure!(entry["itlSlo"] == json!(24.0) && entry["ttftSlo"] == json!(500.0), "{entry}");
         ensure!(config["scaleToZeroDefault"] == json!(true), "{config}");
-        let zero = config["scaleToZero"].get(&key).with_context(|| config.to_string())?;
+        let zero = &settings["scaleToZero"];
         ensure!(zero["enable_scale_to_zero"] == json!(false), "{zero}");
         Ok(())
     })

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use wva_crds::GoDuration;
 use wva_scaling::Snapshot;
 use wva_scaling::snapshot::{
-    AnalyzerName, Config, GpuCount, HpaTolerance, Inventory, Model, QueueFigures, Replica, SaturationEntry,
-    SchedulerQueue, Variant,
+    AnalyzerName, Config, GpuCount, HpaTolerance, Inventory, Model, ModelSettings, QueueFigures, Replica,
+    SaturationEntry, SchedulerQueue, Variant,
 };
 use wva_scaling::units::{Amount, Cost, KvUsage};
 
@@ -38,14 +38,20 @@ pub(crate) fn instance(seed: u32, direction: Direction) -> Snapshot {
         Direction::Up => mean * random.between(0.1, 6.0),
         Direction::Down => 0.0,
     };
-    let mut model =
-        Model { model_id: "m".to_owned(), namespace: "ns".to_owned(), variants, ..Model::default() };
+    let saturation =
+        SaturationEntry { analyzer_name: Some(AnalyzerName::Token), ..SaturationEntry::default() };
+    let settings = ModelSettings { saturation, ..ModelSettings::default() };
+    let mut model = Model {
+        model_id: "m".to_owned(),
+        namespace: "ns".to_owned(),
+        settings,
+        variants,
+        ..Model::default()
+    };
     if direction != Direction::Down {
         model.scheduler_queue = queue_for(supply + missing);
     }
-    let tokens = SaturationEntry { analyzer_name: Some(AnalyzerName::Token), ..SaturationEntry::default() };
-    let saturation = BTreeMap::from([("default".to_owned(), tokens)]);
-    let mut config = Config { saturation, ..Config::default() };
+    let mut config = Config::default();
     if random.below(2) == 0 {
         config.limited_mode = true;
         config.inventory = Some(inventory(&mut random));

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use wva_crds::GoDuration;
 use wva_scaling::Snapshot;
 use wva_scaling::snapshot::{
-    AnalyzerName, ComputeBounds, Config, GpuCount, HpaTolerance, Inventory, Model, OutputBucket,
-    QueueFigures, Replica, SaturationEntry, ScaleToZeroEntry, SchedulerQueue, Variant,
+    AnalyzerName, ComputeBounds, Config, GpuCount, HpaTolerance, Inventory, Model, ModelSettings,
+    OutputBucket, QueueFigures, Replica, SchedulerQueue, Variant,
 };
 use wva_scaling::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
 
@@ -72,11 +72,8 @@ pub(crate) fn fleets(kind: Kind, size: Size) -> Vec<Snapshot> {
 }
 
 fn fleet(kind: Kind, size: Size, mut random: Random) -> Snapshot {
-    let models: Vec<Model> = (0..size.models).map(|m| model(m, size, &mut random)).collect();
-    let entries = models.iter().map(|m| (format!("{}.{}", m.namespace, m.model_id), saturation(m, kind)));
-    let to_zero = models.iter().map(|m| (format!("{}.{}", m.namespace, m.model_id), to_zero(m)));
-    let mut config = Config { saturation: entries.collect(), ..Config::default() };
-    config.scale_to_zero = to_zero.collect();
+    let models: Vec<Model> = (0..size.models).map(|m| model(m, kind, size, &mut random)).collect();
+    let mut config = Config::default();
     if matches!(kind, Kind::Limited) {
         config.limited_mode = true;
         config.inventory = Some(inventory(size));
@@ -87,7 +84,7 @@ fn fleet(kind: Kind, size: Size, mut random: Random) -> Snapshot {
     if matches!(kind, Kind::Throughput) { run_cycles(snapshot, &mut random) } else { snapshot }
 }
 
-fn model(m: usize, size: Size, random: &mut Random) -> Model {
+fn model(m: usize, kind: Kind, size: Size, random: &mut Random) -> Model {
     let load = random.share();
     let model_id = format!("meta-llama/Llama-3.1-8B-tune-{m:05}");
     // Twenty models share a namespace.
@@ -96,6 +93,7 @@ fn model(m: usize, size: Size, random: &mut Random) -> Model {
     Model {
         model_id,
         namespace,
+        settings: settings(kind),
         requests_in_retention: Some(amount(120.0)),
         scheduler_queue: SchedulerQueue::Known(QueueFigures::default()),
         variants,
@@ -147,23 +145,16 @@ fn replica(variant: &str, r: u32, load: f64, blocks: f64, random: &mut Random) -
     }
 }
 
-/// A fully resolved entry.
-fn saturation(model: &Model, kind: Kind) -> SaturationEntry {
-    serde_json::from_value(serde_json::json!({
-        "model_id": model.model_id, "namespace": model.namespace, "analyzerName": kind.analyzer(),
+/// Settings as the controller resolves them.
+fn settings(kind: Kind) -> ModelSettings {
+    let saturation = serde_json::json!({
+        "analyzerName": kind.analyzer(), "enableLimiter": false,
         "kvCacheThreshold": 0.8, "queueLengthThreshold": 5, "kvSpareTrigger": 0.1, "queueSpareTrigger": 3,
-        "enableLimiter": false, "scaleUpThreshold": 0.85, "scaleDownBoundary": 0.7,
-    }))
-    .unwrap()
-}
-
-fn to_zero(model: &Model) -> ScaleToZeroEntry {
-    ScaleToZeroEntry {
-        model_id: Some(model.model_id.clone()),
-        namespace: Some(model.namespace.clone()),
-        enable_scale_to_zero: Some(false),
-        ..ScaleToZeroEntry::default()
-    }
+        "scaleUpThreshold": 0.85, "scaleDownBoundary": 0.7,
+    });
+    let settings =
+        serde_json::json!({"saturation": saturation, "scaleToZero": {"enable_scale_to_zero": false}});
+    serde_json::from_value(settings).unwrap()
 }
 
 /// An inventory that is too small for all scale-ups.

@@ -11,7 +11,7 @@ use crate::{FallbackSource, decide};
 
 /// Seconds of a clock that only tests set.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-struct At(u64);
+pub(super) struct At(pub(super) u64);
 
 impl Time for At {
     fn since(self, earlier: Self) -> Duration {

@@ -1,5 +1,4 @@
-//! Settings of a snapshot. The controller writes one resolved entry per model. Omitted settings have the defaults of
-//! the settings table.
+//! Settings of a cycle. Those of a model stand at the model. Omitted settings have the defaults of the settings table.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +7,21 @@ use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
 use wva_crds::entries::{Priority, SaturationEntry, ScaleToZeroEntry};
 
-use super::QuotaLimit;
+use super::{FileEntries, QuotaLimit};
 
 /// Settings of one cycle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Config {
-    /// Entries by key: `default`, and overrides that name a model.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub saturation: BTreeMap<String, SaturationEntry>,
-    /// Entries by key: `default`, and overrides that name a model.
-    #[serde(alias = "scale_to_zero", skip_serializing_if = "BTreeMap::is_empty")]
-    pub scale_to_zero: BTreeMap<String, ScaleToZeroEntry>,
-    /// `WVA_SCALE_TO_ZERO`.
+    /// Entries by key: `default`, and overrides that name a model. Only in files.
+    #[serde(skip_serializing)]
+    #[schemars(with = "BTreeMap<String, SaturationEntry>")]
+    pub saturation: FileEntries<SaturationEntry>,
+    /// Entries by key: `default`, and overrides that name a model. Only in files.
+    #[serde(alias = "scale_to_zero", skip_serializing)]
+    #[schemars(with = "BTreeMap<String, ScaleToZeroEntry>")]
+    pub scale_to_zero: FileEntries<ScaleToZeroEntry>,
+    /// `WVA_SCALE_TO_ZERO`, for models whose settings do not say.
     pub scale_to_zero_default: bool,
     /// `WVA_LIMITED_MODE`.
     pub limited_mode: bool,
@@ -52,8 +53,8 @@ impl Default for Config {
     fn default() -> Self {
         let ten_minutes = GoDuration::from_secs(600);
         Self {
-            saturation: BTreeMap::new(),
-            scale_to_zero: BTreeMap::new(),
+            saturation: FileEntries::default(),
+            scale_to_zero: FileEntries::default(),
             scale_to_zero_default: false,
             limited_mode: false,
             decision_hold: ten_minutes,

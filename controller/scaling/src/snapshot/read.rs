@@ -7,7 +7,7 @@ use wva_crds::envelope::{FileHeader, FileKind, WVA_VERSION, WrongKind};
 use wva_crds::parse_error::{describe_yaml_error, replace_rust_types};
 use wva_crds::unknown_fields::UnknownFields;
 
-use super::Snapshot;
+use super::{Entries, Snapshot};
 
 /// An invalid snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -107,11 +107,12 @@ impl SnapshotFile {
         let mut track = serde_path_to_error::Track::new();
         let tracked = serde_path_to_error::Deserializer::new(deserializer, &mut track);
         let mut unknown = UnknownFields::default();
-        let snapshot: Snapshot = unknown.deserialize(tracked).map_err(|error| {
+        let mut snapshot: Snapshot = unknown.deserialize(tracked).map_err(|error| {
             let problem = replace_rust_types(&error.to_string());
             SnapshotError::Field { path: track.path().to_string(), problem }
         })?;
         snapshot.check()?;
+        snapshot.resolve();
         Ok(Self { snapshot, header: header.clone(), unknown })
     }
 
@@ -143,9 +144,19 @@ impl Snapshot {
         SnapshotFile::read(deserializer, &FileHeader::default())?.into_own()
     }
 
+    /// Moves the entries of the file to the models.
+    fn resolve(&mut self) {
+        let saturation = std::mem::take(&mut self.config.saturation.0);
+        let scale_to_zero = std::mem::take(&mut self.config.scale_to_zero.0);
+        let entries = Entries::new(&saturation, &scale_to_zero);
+        for model in &mut self.models {
+            model.settings = entries.resolve(&model.namespace, &model.model_id, &model.settings);
+        }
+    }
+
     fn check(&self) -> Result<(), SnapshotError> {
-        let saturation = self.config.saturation.iter().map(|(k, e)| ("saturation", k, &e.model_id));
-        let to_zero = self.config.scale_to_zero.iter().map(|(k, e)| ("scaleToZero", k, &e.model_id));
+        let saturation = self.config.saturation.0.iter().map(|(k, e)| ("saturation", k, &e.model_id));
+        let to_zero = self.config.scale_to_zero.0.iter().map(|(k, e)| ("scaleToZero", k, &e.model_id));
         for (map, key, model) in saturation.chain(to_zero) {
             if key != "default" && model.is_none() {
                 return Err(SnapshotError::NoModel { path: format!("config.{map}.{key}") });

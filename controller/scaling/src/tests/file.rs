@@ -23,6 +23,7 @@ remembered: [{ modelID: m, accelerator: H100, output: "<100", k2: [8000] }, { mo
 models:
 - modelID: meta/llama-3.1-8b
   namespace: prod
+  settings: { saturation: { itlSlo: 40 }, scaleToZero: { retention_period: 20m } }
   requestsInRetention: 12
   schedulerQueue: { size: 0, bytes: 0 }
   trackedFor: 2h
@@ -66,6 +67,33 @@ fn reads_and_writes_every_field() {
     assert_eq!(decide(&again), decide(&read));
     let again = yaml(&serde_saphyr::to_string(&read).unwrap());
     assert_eq!(again, read);
+}
+
+#[test]
+fn settings_of_a_model_override_the_entries_of_the_file() {
+    let read = yaml(WHOLE);
+    assert_eq!(
+        read.config,
+        crate::snapshot::Config { inventory: read.config.inventory.clone(), ..Default::default() }
+    );
+    let settings = &read.models[0].settings;
+    let saturation = settings.saturation();
+    let found = (saturation.kv_spare_trigger, saturation.throughput.itl_slo, saturation.analyzer);
+    assert_eq!(found, (0.2, Some(40.0), crate::snapshot::AnalyzerName::Percentage));
+    let to_zero = settings.scale_to_zero(false);
+    assert_eq!((to_zero.enabled, to_zero.retention.to_string().as_str()), (true, "20m0s"));
+    assert_eq!(settings.saturation.model_id, None, "the model has its name");
+}
+
+#[test]
+fn settings_that_break_a_rule_do_not_count() {
+    let text = "{config: {saturation: {default: {kvCacheThreshold: 0.6}}},
+        models: [{modelID: m, namespace: n, settings: {saturation: {kvSpareTrigger: 0.7}}}]}";
+    let read = yaml(text);
+    assert_eq!(read.models[0].settings.saturation().kv_spare_trigger.to_string(), "0.1");
+    let warnings: Vec<_> = decide(&read).warnings.iter().map(ToString::to_string).collect();
+    let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+    assert!(warning.contains(r#"entry "settings" ignored: kvSpareTrigger 0.7"#), "{warning}");
 }
 
 #[test]

@@ -306,7 +306,8 @@ fn remembered() -> impl Strategy<Value = Vec<ComputeBounds>> {
     })
 }
 
-fn config(analyzer: AnalyzerName) -> impl Strategy<Value = Config> {
+/// Settings of the cycle, and of all its models.
+fn settings(analyzer: AnalyzerName) -> impl Strategy<Value = (Config, SaturationEntry)> {
     let stock = weighted(0.6, (0_u64..6, 0_u64..3, 0_u64..4));
     // Milliseconds: below a step of the learned engines, and above.
     let itl_slo = weighted(0.3, prop::sample::select(&[10.0, 60.0][..]));
@@ -326,25 +327,26 @@ fn config(analyzer: AnalyzerName) -> impl Strategy<Value = Config> {
             let stock = [("H100", h100), ("NVIDIA-H100-PCIe", form), ("nvidia-l4", l4)];
             stock.map(|(name, limit)| (name.to_owned(), Inventory { limit, used: 1 })).into()
         };
-        Config {
-            saturation: [("default".to_owned(), entry)].into(),
+        let config = Config {
             scale_to_zero_default: to_zero,
             limited_mode: limited == Some(true),
             inventory: stock.map(inventory),
             ..Config::default()
-        }
+        };
+        (config, entry)
     })
 }
 
 /// A snapshot with one analyzer for all models.
 pub(super) fn case_of(analyzer: AnalyzerName) -> impl Strategy<Value = Case> {
     let learned = vec(weighted(0.8, learned::parameters()), 3);
-    (vec(model(), 1..4), config(analyzer), remembered(), learned, budgets::budgets()).prop_map(
-        move |(mut models, config, remembered, learned, budgets)| {
+    (vec(model(), 1..4), settings(analyzer), remembered(), learned, budgets::budgets()).prop_map(
+        move |(mut models, (config, saturation), remembered, learned, budgets)| {
             for (m, model) in models.iter_mut().enumerate() {
                 // One modelID in two namespaces: two models that share the compute bounds without a namespace.
                 model.namespace = ["ns", "other"][m % 2].to_owned();
                 model.model_id = format!("m{}", m / 2);
+                model.settings.saturation = saturation.clone();
                 for (v, variant) in model.variants.iter_mut().enumerate() {
                     variant.name = format!("v{m}{v}");
                     for replica in &mut variant.replicas {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use wva_crds::GoDuration;
 use wva_scaling::control_loop::VariantMemory;
 use wva_scaling::snapshot::{
-    Attainment, GpuCount, HpaTolerance, Lateness, Model, Pending, PendingState, QueueFigures, Replica,
-    SchedulerQueue, Variant, WorkSample,
+    Attainment, GpuCount, HpaTolerance, Lateness, Model, ModelSettings, Pending, PendingState, QueueFigures,
+    Replica, SchedulerQueue, Variant, WorkSample,
 };
 use wva_scaling::units::{Amount, Cost, KvUsage, QueueLength};
 
@@ -24,6 +24,7 @@ pub(super) const NAMESPACE: &str = "simulated";
 
 pub(super) fn model<'m>(
     view: &FleetView<'_>,
+    settings: &ModelSettings,
     memory: impl Iterator<Item = &'m VariantMemory<Seconds>>,
     behavior: &Behavior,
     activity: &Activity,
@@ -37,6 +38,7 @@ pub(super) fn model<'m>(
     Model {
         model_id: MODEL.to_owned(),
         namespace: NAMESPACE.to_owned(),
+        settings: settings.clone(),
         requests_in_retention: Some(amount(to_f64(activity.completed()))),
         scheduler_queue: queue,
         wake_obstacle: None,

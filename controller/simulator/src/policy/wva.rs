@@ -7,9 +7,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
-use wva_crds::entries::ScaleToZero;
+use wva_crds::entries::DEFAULT_ENTRY;
 use wva_scaling::control_loop::{Early, EarlyTrigger, InForce, Loop, VariantMemory, decide_early};
-use wva_scaling::snapshot::{Config, Inventory, Lateness, SaturationEntry, ScaleToZeroEntry};
+use wva_scaling::snapshot::{Config, Inventory, Lateness, ModelSettings, SaturationEntry, ScaleToZeroEntry};
 use wva_scaling::{Decision, ModelKey, Outcome, Snapshot, VariantKey, decide};
 
 use super::activity::{Activity, Seconds};
@@ -65,6 +65,8 @@ impl Default for Settings {
 /// State of wva.
 pub struct Wva {
     config: Config,
+    /// Settings of the one model.
+    model: ModelSettings,
     settings: Settings,
     variants: Vec<ManagedVariant>,
     control_loop: Loop<Seconds>,
@@ -106,16 +108,16 @@ impl Wva {
     #[must_use]
     pub fn new(settings: &Settings, variants: &[Variant]) -> Self {
         let config = Config {
-            saturation: BTreeMap::from([("default".to_owned(), settings.saturation.clone())]),
-            scale_to_zero: BTreeMap::from([("default".to_owned(), settings.scale_to_zero.clone())]),
             limited_mode: settings.limited_mode,
             decision_hold: settings.decision_hold,
             pending_grace: settings.pending_grace,
             ..Config::default()
         };
-        let retention = ScaleToZero::with_default(false).with(&settings.scale_to_zero).retention;
+        let model = ModelSettings::merge(&[(DEFAULT_ENTRY, &settings.saturation)], [&settings.scale_to_zero]);
+        let retention = model.scale_to_zero(config.scale_to_zero_default).retention;
         Self {
             config,
+            model,
             settings: settings.clone(),
             variants: variants.iter().map(|v| ManagedVariant::new(v, &settings.behavior)).collect(),
             control_loop: Loop::default(),
@@ -147,7 +149,7 @@ impl Wva {
         known.config.inventory = self.settings.limited_mode.then(|| self.inventory(view));
         let lateness = self.trackers.map(|tracker| tracker.map(|t| t.lateness));
         let memory = self.variants.iter().map(|v| &v.memory);
-        let model = model(view, memory, &self.settings.behavior, &self.activity, lateness);
+        let model = model(view, &self.model, memory, &self.settings.behavior, &self.activity, lateness);
         Snapshot { models: vec![model], ..known }
     }
 

@@ -125,8 +125,33 @@ pendingGrace: 2m
 metricsAge: {fresh: 1s, stale: 2s, unavailable: 3s}
 inventory: {H100: {limit: 8}}
 ";
-    let mut config = Config::default();
-    Change::read(text).unwrap().apply(&mut config);
-    let read: Snapshot = Snapshot::parse(&format!("config:{}", text.replace('\n', "\n  "))).unwrap();
-    assert_eq!(config, read.config);
+    let models = "\nmodels: [{modelID: m, namespace: prod}]";
+    let mut changed = Snapshot::parse(models).unwrap();
+    Change::read(text).unwrap().apply(&mut changed);
+    let read = Snapshot::parse(&format!("config:{}{models}", text.replace('\n', "\n  "))).unwrap();
+    assert_eq!(changed, read);
+    assert!(read.models[0].settings.saturation().kv_spare_trigger > 0.19);
+}
+
+#[test]
+fn entries_replace_what_the_models_have() {
+    let own =
+        "settings: {saturation: {kvSpareTrigger: 0.1, hold: 7m}, scaleToZero: {enable_scale_to_zero: true}}";
+    let text = format!("models: [{{modelID: m, namespace: prod, {own}}}]");
+    let settings = |change: &str| {
+        let mut snapshot = Snapshot::parse(&text).unwrap();
+        Change::read(change).unwrap().apply(&mut snapshot);
+        let settings = &snapshot.models[0].settings;
+        let enabled = settings.scale_to_zero(snapshot.config.scale_to_zero_default).enabled;
+        (settings.saturation().kv_spare_trigger, settings.saturation.hold.is_some(), enabled)
+    };
+    for (change, want) in [
+        ("limitedMode: true", (0.1, true, true)),
+        ("saturation: {default: {kvSpareTrigger: 0.2}}", (0.2, false, true)),
+        ("saturation: {x: {model_id: m, namespace: other, kvSpareTrigger: 0.2}}", (0.1, false, true)),
+        ("scaleToZero: {default: {retention_period: 1m}}", (0.1, true, false)),
+        ("scaleToZeroDefault: false", (0.1, true, true)),
+    ] {
+        assert_eq!(settings(change), want, "{change}");
+    }
 }

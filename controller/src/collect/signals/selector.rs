@@ -236,8 +236,8 @@ impl Selector {
         format!("{} or {}", self.histogram(signal), any_signal(&[("router", at_router)]))
     }
 
-    /// Increase of a histogram within [`super::LATENCY_WINDOW`] by model and bound, under the first of its names that a
-    /// pod has.
+    /// Increase of a histogram within [`wva_scaling::control_loop::LATENCY_WINDOW`] by model and bound, under the first
+    /// of its names that a pod has.
     ///
     /// Prometheus computes the increase, because it must be of each series: sums by model fall when a pod goes away.
     /// `increase` handles restarts, lost scrapes and pods that end within the window, and a pod that comes back after a

@@ -2,9 +2,7 @@
 
 use prometheus::Registry;
 use serde_json::json;
-use wva_crds::entries::{Millis, Saturation};
 use wva_rules::MapNames;
-use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::{Model, Snapshot};
 
 use super::*;
@@ -36,21 +34,28 @@ impl Bench {
         Self { cluster, feed, settings: Settings::default(), proactive: false, reloads }
     }
 
-    fn resolve(&mut self) -> BTreeMap<String, SaturationEntry> {
-        self.config().saturation
+    fn resolve(&mut self) -> FleetSettings {
+        self.resolve_all().fleet
     }
 
-    fn config(&mut self) -> RulesConfig {
+    fn resolve_all(&mut self) -> ResolvedMaps {
         let watches = self.cluster.watches();
         let managed = managed_variants(&watches, &Ownership::default());
         let namespaces = watches.namespaces.as_ref();
         self.settings.resolve(&self.feed.maps(), &managed, namespaces, &self.reloads, self.proactive)
     }
 
-    /// Checks the thresholds of an entry: KV, queue, spare KV, spare queue.
+    /// Settings of model `m` in a namespace, or the default.
+    fn settings(&mut self, key: &str) -> ModelSettings {
+        let fleet = self.resolve();
+        let model = key.split_once('/').map(|(namespace, model)| ModelKey::new(namespace, model));
+        model.map_or(fleet.default.clone(), |model| fleet.models[&model].clone())
+    }
+
+    /// Checks thresholds: KV, queue, spare KV, spare queue.
     #[track_caller]
     fn check(&mut self, key: &str, want: [f64; 4]) {
-        let s = Saturation::from_entry(&self.resolve()[key]);
+        let s = self.settings(key).saturation();
         let found =
             [s.kv_cache_threshold, s.queue_length_threshold, s.kv_spare_trigger, s.queue_spare_trigger];
         assert_eq!(format!("{found:?}"), format!("{want:?}"), "{key}");
@@ -96,8 +101,7 @@ fn decides_by_throughput_where_no_saturation_map_is_read() {
     use AnalyzerName::{Percentage, Throughput, Token};
     let mut bench = Bench::new();
     let check = |bench: &mut Bench, want: [AnalyzerName; 3]| {
-        let entries = bench.resolve();
-        let found = ["ns/m", "other/m", "default"].map(|key| entries[key].analyzer_name);
+        let found = ["ns/m", "other/m", "default"].map(|key| bench.settings(key).saturation.analyzer_name);
         assert_eq!(found, want.map(Some));
     };
     check(&mut bench, [Throughput; 3]);
@@ -118,11 +122,10 @@ fn resolves_scale_to_zero_in_the_same_layers() {
     let mut bench = Bench::new();
     let (global, local) = ("wva/wva-model-scale-to-zero-config", "ns/wva-model-scale-to-zero-config");
     let check = |bench: &mut Bench, namespace: &str, default: bool, want: (bool, u64)| {
-        let config = RulesConfig { scale_to_zero_default: default, ..bench.config() };
-        let found = Entries::new(&config).scale_to_zero(namespace, "m");
+        let found = bench.resolve().of(&ModelKey::new(namespace, "m")).scale_to_zero(default);
         assert_eq!((found.enabled, found.retention.get().as_secs()), want, "{namespace}");
     };
-    assert!(bench.config().scale_to_zero.is_empty(), "there are no maps");
+    assert_eq!(bench.settings("ns/m").scale_to_zero, ScaleToZeroEntry::default(), "there are no maps");
     check(&mut bench, "ns", true, (true, 600));
     let older = "wva/model-scale-to-zero-config";
     bench.feed.put(older, &[("default", "enable_scale_to_zero: true\nretention_period: 1m")]);
@@ -144,7 +147,6 @@ fn resolves_scale_to_zero_in_the_same_layers() {
     bench.feed.delete(older);
     check(&mut bench, "ns", true, (false, 600));
     check(&mut bench, "other", true, (true, 600));
-    assert_eq!(bench.config().scale_to_zero.len(), 1);
 }
 
 #[test]
@@ -152,7 +154,7 @@ fn the_most_specific_entry_names_the_endpoint_picker() {
     let mut bench = Bench::new();
     let (global, local) = ("wva/wva-model-scale-to-zero-config", "ns/wva-model-scale-to-zero-config");
     let check = |bench: &mut Bench, want: &[&str]| {
-        assert!(bench.config().scale_to_zero.values().all(|entry| entry.endpoint_picker.is_none()));
+        assert!(bench.resolve().all().all(|settings| settings.scale_to_zero.endpoint_picker.is_none()));
         let watches = bench.cluster.watches();
         let managed = managed_variants(&watches, &Ownership::default());
         let pickers = bench.settings.endpoint_pickers(&managed);
@@ -209,7 +211,7 @@ fn uses_local_maps_of_namespaces_with_variants_or_opt_in() {
     assert_eq!(local(&mut bench), ["ns", "opted-in"]);
     bench.cluster.namespace("ns", excluded);
     assert_eq!(local(&mut bench), ["opted-in"], "its variants are no longer managed");
-    assert!(!bench.resolve().contains_key("ns/m"));
+    assert!(!bench.resolve().models.contains_key(&ModelKey::new("ns", "m")));
 }
 
 #[test]
@@ -269,21 +271,21 @@ fn snapshot_with_resolved_entries_does_not_need_the_maps() {
     bench
         .feed
         .put(LOCAL, &[("default", "kvCacheThreshold: 0.2"), ("x", "model_id: m\nqueueSpareTrigger: 1")]);
-    let saturation = bench.resolve();
-    let model =
-        |namespace: &str| Model { model_id: "m".into(), namespace: namespace.into(), ..Model::default() };
-    let config = RulesConfig { saturation: saturation.clone(), ..RulesConfig::default() };
-    let snapshot = Snapshot { config, models: vec![model("ns"), model("other")], ..Snapshot::default() };
+    let fleet = bench.resolve();
+    let model = |(key, settings): (&ModelKey, &ModelSettings)| Model {
+        model_id: key.model_id.clone(),
+        namespace: key.namespace.clone(),
+        settings: settings.clone(),
+        ..Model::default()
+    };
+    let snapshot = Snapshot { models: fleet.models.iter().map(model).collect(), ..Snapshot::default() };
+    assert_eq!(snapshot.models.len(), 2);
     let file = serde_json::to_string(&snapshot).unwrap();
     assert_eq!(Snapshot::parse(&file).unwrap(), snapshot);
-    for (key, entry) in saturation.iter().filter(|(key, _)| *key != DEFAULT_ENTRY) {
-        let namespace = key.split_once('/').unwrap().0;
-        let found = Entries::new(&snapshot.config).saturation(namespace, "m");
-        assert_eq!(found, (Saturation::from_entry(entry), vec![]), "{key}");
-    }
-    // A model without an entry, such as one added to the file, has the global default.
-    let (added, _) = Entries::new(&snapshot.config).saturation("ns", "added");
-    assert_eq!(added, Saturation::from_entry(&saturation[DEFAULT_ENTRY]));
+    let mut with_entries = serde_json::to_value(&snapshot).unwrap();
+    with_entries["config"]["saturation"] =
+        json!({"default": {"kvCacheThreshold": 0.5, "queueSpareTrigger": 9}});
+    assert_eq!(Snapshot::read(with_entries).unwrap(), snapshot, "it inherits nothing");
 }
 
 #[test]
@@ -292,9 +294,8 @@ fn most_important_service_class_gives_the_objectives() {
         MapNames { namespace: SYSTEM.into(), service_classes: "chart-classes".into(), ..MapNames::default() };
     let mut bench = Bench::with_feed(Feed::named(names));
     let found = |bench: &mut Bench| {
-        let s = bench.resolve()["ns/m"].clone();
-        let ms = |slo: Option<Millis>| slo.map(Millis::get);
-        (ms(s.itl_slo), ms(s.ttft_slo), Saturation::from_entry(&s).analyzer)
+        let s = bench.settings("ns/m").saturation();
+        (s.throughput.itl_slo, s.throughput.ttft_slo, s.analyzer)
     };
     bench.feed.put(GLOBAL, &[("default", "analyzerName: percentage")]);
     bench.proactive = true;

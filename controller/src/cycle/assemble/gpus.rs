@@ -6,7 +6,7 @@ use wva_objects::WorkloadKey;
 use wva_objects::template::Template;
 use wva_scaling::snapshot::{Config, GpuCount, Mode, Variant};
 
-use crate::cycle::inventory::{self, inventory};
+use crate::cycle::inventory::inventory;
 use crate::model::gpus::NoInventory;
 use crate::model::keys::PodKey;
 use crate::observe::claims::{GpuClaims, refined_accelerator};
@@ -35,12 +35,11 @@ pub(super) struct GpuInputs {
 }
 
 impl GpuInputs {
-    pub(super) fn new(watches: &Watches, pods: &BTreeMap<PodKey, WorkloadPod>, config: &Config) -> Self {
+    pub(super) fn new(watches: &Watches, pods: &BTreeMap<PodKey, WorkloadPod>, is_limited: bool) -> Self {
         let claims = GpuClaims::new(watches);
         let held = claims.held_accelerators(pods).into_iter();
         let held = held.map(|(workload, name)| (workload.clone(), name.to_owned())).collect();
         let mut of_pods: BTreeMap<WorkloadKey, [u64; 2]> = BTreeMap::new();
-        let is_limited = inventory::is_wanted(config);
         for pod in pods.values().filter(|pod| is_limited && pod.is_active()) {
             let gpus = u64::from(claims.pod_gpus(pod));
             let [all, waiting] = of_pods.entry(pod.workload.clone()).or_default();

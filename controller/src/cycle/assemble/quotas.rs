@@ -7,7 +7,6 @@ use wva_objects::WorkloadKey;
 use wva_runtime::Availability;
 use wva_scaling::snapshot::{Config, PendingState, QuotaAmount, QuotaLimit, QuotaNeed, QuotaWait, Variant};
 
-use crate::cycle::inventory;
 use crate::model::demand::ReplicaDemand;
 use crate::model::keys::PodKey;
 use crate::observe::pods::{self, PodCounts, UnreadyPods, WorkloadPod};
@@ -25,9 +24,9 @@ impl<'a> QuotaBooks<'a> {
     pub(super) fn new(
         watches: &'a Watches,
         pods: &'a BTreeMap<PodKey, WorkloadPod>,
-        config: &Config,
+        is_limited: bool,
     ) -> Self {
-        let pods = inventory::is_wanted(config).then(|| pods::count_pods(pods));
+        let pods = is_limited.then(|| pods::count_pods(pods));
         Self { watches, pods, rows: BTreeMap::new() }
     }
 

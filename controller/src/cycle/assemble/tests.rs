@@ -21,6 +21,7 @@ struct Case {
     samples: Samples,
     memory: Memory,
     config: Config,
+    fleet: FleetSettings,
     at: Moment,
 }
 
@@ -34,6 +35,7 @@ impl Case {
             samples: Samples::default(),
             memory: Memory::default(),
             config: Config::default(),
+            fleet: FleetSettings::default(),
             at,
         }
     }
@@ -70,6 +72,11 @@ impl Case {
         ]);
     }
 
+    /// Settings of all models.
+    fn set_saturation(&mut self, saturation: SaturationEntry) {
+        self.fleet.default = ModelSettings { saturation, ..ModelSettings::default() };
+    }
+
     fn assembled(&mut self) -> Assembled {
         let watches = self.cluster.watches();
         let managed = managed_variants(&watches, &Ownership::default());
@@ -79,6 +86,7 @@ impl Case {
             (&self.samples, &Pickers::testing().0),
             &mut self.memory,
             self.config.clone(),
+            &self.fleet,
             self.at,
         )
     }

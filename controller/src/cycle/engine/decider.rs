@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use wva_runtime::repeats::RepeatCounters;
 use wva_scaling::control_loop::Loop;
+use wva_scaling::resolve::FleetSettings;
 use wva_scaling::snapshot::{Config, MetricsAge};
 use wva_scaling::{Outcome, Snapshot, VariantKey, decide};
 
@@ -22,7 +23,7 @@ use self::logs::log_cycle;
 pub(super) use self::logs::log_warnings;
 use super::inputs::Inputs;
 use super::sampler::Sampler;
-use crate::config::Settings;
+use crate::config::{ResolvedMaps, Settings};
 use crate::cycle::assemble::{Assembled, InventoryGaps, assemble};
 use crate::cycle::memory::Memory;
 use crate::model::moment::Moment;
@@ -36,6 +37,8 @@ pub(super) type Variants = BTreeMap<VariantKey, Arc<PublishedVariant>>;
 pub(super) struct Decider {
     pub(super) memory: Memory,
     settings: Settings,
+    /// Settings of the models, as the last cycle resolved them.
+    pub(super) fleet: FleetSettings,
     pub(super) control_loop: Loop<Instant>,
     curves: ShownCurves,
     pub(super) reporting: ReportState,
@@ -80,11 +83,13 @@ impl Decider {
         self.control_loop.retain(|namespace, model_id| models.contains(&(namespace, model_id)));
     }
 
-    /// Settings of a decision. Endpoint pickers that they name are read from now on.
+    /// Resolves the settings of a cycle. Endpoint pickers that they name are read from now on.
     pub(super) fn resolve(&mut self, inputs: Inputs<'_>, managed: &[ManagedVariant]) -> Config {
         let Inputs { sources, metrics, config: c } = inputs;
         let namespaces = sources.watches.namespaces.as_ref();
-        let models = self.settings.resolve(&sources.maps, managed, namespaces, &metrics.reloads, c.proactive);
+        let ResolvedMaps { fleet, priorities, namespace_priorities } =
+            self.settings.resolve(&sources.maps, managed, namespaces, &metrics.reloads, c.proactive);
+        self.fleet = fleet;
         sources.pickers.set_named(self.settings.endpoint_pickers(managed));
         Config {
             decision_hold: c.decision_hold.into(),
@@ -96,7 +101,9 @@ impl Decider {
                 unavailable: c.unavailable.into(),
             },
             scale_to_zero_default: c.scale_to_zero,
-            ..models
+            priorities,
+            namespace_priorities,
+            ..Config::default()
         }
     }
 
@@ -123,7 +130,7 @@ impl Decider {
         (Decided { pass, variants }, all_analyzed)
     }
 
-    /// `known`: settings, and what analyzers carry from cycle to cycle.
+    /// `known`: settings of the cycle, and what analyzers carry from cycle to cycle.
     fn assemble(
         &mut self,
         Inputs { sources, .. }: Inputs<'_>,
@@ -134,10 +141,11 @@ impl Decider {
     ) -> Pass {
         self.memory.refusals = sources.refusals.borrow().clone();
         let signals = (&sampler.samples, &sources.pickers);
-        let mut assembled = assemble(&sources.watches, &managed, signals, &mut self.memory, known.config, at);
+        let (watches, memory) = (&sources.watches, &mut self.memory);
+        let mut assembled = assemble(watches, &managed, signals, memory, known.config, &self.fleet, at);
         assembled.snapshot.remembered = known.remembered;
         assembled.snapshot.learned = known.learned;
-        sampler.latencies.tracker.complete(&mut assembled.snapshot.models, at.now);
+        self.control_loop.attainment.complete(&mut assembled.snapshot.models, at.now);
         Pass { at, managed, assembled }
     }
 

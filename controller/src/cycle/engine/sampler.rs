@@ -12,7 +12,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use wva_objects::WorkloadKey;
 use wva_runtime::prometheus::QueryError;
-use wva_scaling::snapshot::{AnalyzerName, Config};
+use wva_scaling::resolve::FleetSettings;
+use wva_scaling::snapshot::{AnalyzerName, Config, ModelSettings};
 
 pub(super) use self::counts::{COUNT_WAIT, WindowAnswer};
 use self::counts::{CompletedCounts, DueCounts};
@@ -112,11 +113,16 @@ impl Sampler {
     }
 
     /// Adapts the queries to the settings of a cycle, and the settings to what can be queried.
-    pub(super) fn adapt_to(&mut self, config: &mut Config, managed: &[ManagedVariant], inputs: Inputs<'_>) {
-        self.counts.cap_retention(&mut config.scale_to_zero, inputs.config.max_retention);
-        self.update_windows(config, managed, inputs);
-        self.rounds.needs_counters = uses_throughput(config);
-        self.latencies.set_objectives(config, managed, Instant::now());
+    pub(super) fn adapt_to(
+        &mut self,
+        config: &Config,
+        fleet: &mut FleetSettings,
+        managed: &[ManagedVariant],
+        inputs: Inputs<'_>,
+    ) {
+        self.counts.cap_retention(fleet, inputs.config.max_retention);
+        self.update_windows(config, fleet, managed, inputs);
+        self.rounds.needs_counters = uses_throughput(fleet);
     }
 
     /// If the sample is recent, only what steps `to_zero` wait for is queried.
@@ -236,12 +242,9 @@ fn pod_filter(inputs: Inputs<'_>, managed: &[ManagedVariant]) -> SeriesFilter {
 }
 
 /// Whether the throughput analyzer decides on any model, or is its shadow analyzer.
-fn uses_throughput(config: &Config) -> bool {
-    let is_throughput = |name: Option<AnalyzerName>| name == Some(AnalyzerName::Throughput);
-    config
-        .saturation
-        .values()
-        .any(|entry| is_throughput(entry.analyzer_name) || is_throughput(entry.shadow_analyzer))
+fn uses_throughput(fleet: &FleetSettings) -> bool {
+    let mut all = fleet.all().map(ModelSettings::saturation);
+    all.any(|s| s.analyzer == AnalyzerName::Throughput || s.shadow == Some(AnalyzerName::Throughput))
 }
 
 #[cfg(test)]
@@ -253,11 +256,8 @@ mod tests {
     #[test]
     fn the_throughput_analyzer_may_decide_or_be_a_shadow() {
         let is_used = |entry: serde_json::Value| {
-            let entry = serde_json::from_value(entry).unwrap();
-            uses_throughput(&Config {
-                saturation: [("default".to_owned(), entry)].into(),
-                ..Config::default()
-            })
+            let default = serde_json::from_value(json!({"saturation": entry})).unwrap();
+            uses_throughput(&FleetSettings { default, ..FleetSettings::default() })
         };
         assert!(is_used(json!({"analyzerName": "throughput"})));
         assert!(is_used(json!({"analyzerName": "", "shadowAnalyzer": "throughput"})));

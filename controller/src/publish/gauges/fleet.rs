@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use wva_scaling::Snapshot;
-use wva_scaling::resolve::{Entries, Saturation};
 use wva_scaling::snapshot::{Inventory, Model};
 
 use super::exposition::{Exposition, Series};
@@ -60,12 +59,10 @@ pub(super) fn write_spare_capacity(
 ) -> io::Result<()> {
     let decisions = exported.values().filter_map(|e| e.variant.decision.as_ref());
     let models: BTreeSet<_> = decisions.map(|d| (&*d.namespace, &*d.model_id)).collect();
-    let entries = Entries::new(&snapshot.config);
     let ours = snapshot.models.iter().filter(|m| models.contains(&(&*m.namespace, &*m.model_id)));
     let series = ours.filter_map(|model| {
-        let (settings, _) = entries.saturation(&model.namespace, &model.model_id);
         let labels = [("model_name", &*model.model_id), ("namespace", &*model.namespace)];
-        Some(Series::new(&labels, spare_capacity(model, snapshot, &settings)?))
+        Some(Series::new(&labels, spare_capacity(model, snapshot)?))
     });
     let help = "Unused share of the capacity of the model's replicas that report, 0 to 1: the mean distance of \
                 KV cache and queue, the closer of the two, to their thresholds.";
@@ -97,7 +94,8 @@ const GPUS: [(&str, &str, GpuCount); 3] = [
 ];
 
 /// A replica at a threshold has none. `None` without a replica that reports.
-fn spare_capacity(model: &Model, snapshot: &Snapshot, settings: &Saturation) -> Option<f64> {
+fn spare_capacity(model: &Model, snapshot: &Snapshot) -> Option<f64> {
+    let settings = model.settings.saturation();
     let (mut sum, mut replicas) = (0.0, 0.0);
     for (kv, queue) in model.variants.iter().flat_map(|v| counted_replicas(v, &snapshot.config)) {
         let left = |value: f64, threshold: f64| 1.0 - value / threshold;

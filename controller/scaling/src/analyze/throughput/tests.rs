@@ -11,7 +11,7 @@ use super::learning::{Times, fitted_times, loosening, measure, new_curve};
 use super::trend::forecast_arrivals;
 use super::{arrivals, learning, peaks};
 use crate::snapshot::{
-    AnalyzerName, Config, Curve, Model, Replica, SaturationEntry, Snapshot, SpeedEstimate, StepTimes,
+    AnalyzerName, Curve, Model, ModelSettings, Replica, SaturationEntry, Snapshot, SpeedEstimate, StepTimes,
     ThroughputMemory, Variant, WorkSample,
 };
 use crate::units::{KvUsage, amount};

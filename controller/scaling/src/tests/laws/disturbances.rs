@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use wva_crds::GoDuration;
 
 use crate::snapshot::{
-    AnalyzerName, Config, HpaTolerance, Model, Replica, SaturationEntry, ScaleObstacles, Snapshot,
+    AnalyzerName, HpaTolerance, Model, ModelSettings, Replica, SaturationEntry, ScaleObstacles, Snapshot,
     ThroughputMemory, Variant, WorkSample,
 };
 use crate::tests::generate::figure;
@@ -108,15 +108,15 @@ impl World {
             obstacles: ScaleObstacles { up: is_blocked.then(|| "HPA b".to_owned()), down: None },
             ..Variant::default()
         };
+        let saturation = SaturationEntry { analyzer_name: Some(self.analyzer), ..SaturationEntry::default() };
         let model = Model {
             model_id: "m".to_owned(),
             namespace: "ns".to_owned(),
+            settings: ModelSettings { saturation, ..ModelSettings::default() },
             variants: vec![variant, sibling],
             ..Model::default()
         };
-        let entry = SaturationEntry { analyzer_name: Some(self.analyzer), ..SaturationEntry::default() };
-        let config = Config { saturation: [("default".to_owned(), entry)].into(), ..Config::default() };
-        Snapshot { config, models: vec![model], learned: self.learned.clone(), ..Snapshot::default() }
+        Snapshot { models: vec![model], learned: self.learned.clone(), ..Snapshot::default() }
     }
 
     /// One of `created` replicas that share the load.

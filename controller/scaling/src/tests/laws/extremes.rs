@@ -7,8 +7,8 @@ use wva_crds::GoDuration;
 
 use super::{assert_same, text};
 use crate::snapshot::{
-    AnalyzerName, ComputeBounds, Config, GpuCount, HpaTolerance, Inventory, Mode, Model, Pending,
-    QueueFigures, Replica, SaturationEntry, SchedulerQueue, Snapshot, Variant,
+    AnalyzerName, ComputeBounds, Config, GpuCount, HpaTolerance, Inventory, Mode, Model, ModelSettings,
+    Pending, QueueFigures, Replica, SaturationEntry, SchedulerQueue, Snapshot, Variant,
 };
 use crate::tests::generate::{Case, figure};
 use crate::units::Amount;
@@ -127,6 +127,7 @@ fn extreme_case() -> impl Strategy<Value = Case> {
             let model = Model {
                 model_id: "m".to_owned(),
                 namespace: "ns".to_owned(),
+                settings: ModelSettings { saturation: entry, ..ModelSettings::default() },
                 scheduler_queue: queue.map_or(SchedulerQueue::Absent, known),
                 variants,
                 ..Model::default()
@@ -139,7 +140,6 @@ fn extreme_case() -> impl Strategy<Value = Case> {
                 k2: k2.clone(),
             };
             let config = Config {
-                saturation: [("default".to_owned(), entry)].into(),
                 limited_mode: true,
                 inventory: stock.map(|limit| [("H100".to_owned(), Inventory { limit, used: 0 })].into()),
                 ..Config::default()

@@ -12,7 +12,7 @@ use super::extremes::{is_finite, number};
 use super::text;
 use crate::decide;
 use crate::snapshot::{
-    AnalyzerName, Config, Model, QueueFigures, Replica, SaturationEntry, SchedulerQueue, Snapshot,
+    AnalyzerName, Model, ModelSettings, QueueFigures, Replica, SaturationEntry, SchedulerQueue, Snapshot,
     SpeedEstimate, StepTimes, ThroughputMemory, Variant, WarmSpare, WorkSample,
 };
 use crate::tests::generate::{Case, figure};
@@ -130,12 +130,12 @@ fn snapshot(
     let model = Model {
         model_id: "m".to_owned(),
         namespace: "ns".to_owned(),
+        settings: ModelSettings { saturation: entry.clone(), ..ModelSettings::default() },
         scheduler_queue: queue.map_or(SchedulerQueue::Absent, SchedulerQueue::Known),
         variants: vec![variant],
         ..Model::default()
     };
-    let config = Config { saturation: [("default".to_owned(), entry.clone())].into(), ..Config::default() };
-    Snapshot { config, models: vec![model], ..Snapshot::default() }
+    Snapshot { models: vec![model], ..Snapshot::default() }
 }
 
 /// Bytes of a memory in a snapshot file.

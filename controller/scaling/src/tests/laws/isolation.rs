@@ -74,6 +74,7 @@ proptest! {
         let alone = decide(&all);
         for (i, mut guest) in guests.into_iter().enumerate() {
             guest.namespace = format!("guest-{i}");
+            guest.settings = all.models[0].settings.clone();
             for variant in &mut guest.variants {
                 // It is wva's own memory.
                 variant.returned = None;

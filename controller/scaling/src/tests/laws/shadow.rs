@@ -17,7 +17,8 @@ fn with_analyzers(
     shadow: Option<AnalyzerName>,
 ) -> Snapshot {
     let mut snapshot = snapshot.clone();
-    for entry in snapshot.config.saturation.values_mut() {
+    for model in &mut snapshot.models {
+        let entry = &mut model.settings.saturation;
         entry.analyzer_name = acting.or(entry.analyzer_name);
         entry.shadow_analyzer = shadow;
     }

@@ -13,8 +13,8 @@ use crate::tests::generate::{case_of, figure};
 
 fn decisions(snapshot: &Snapshot, percent: Option<f64>) -> Vec<Decision> {
     let mut snapshot = snapshot.clone();
-    for entry in snapshot.config.saturation.values_mut() {
-        entry.slo_target = percent.map(figure);
+    for model in &mut snapshot.models {
+        model.settings.saturation.slo_target = percent.map(figure);
     }
     decide(&snapshot).decisions
 }

@@ -1,14 +1,13 @@
 //! ResourceQuotas of the Snapshot, and replicas that wait for quota.
 
-use wva_scaling::snapshot::{QuotaWait, SaturationEntry};
+use wva_scaling::snapshot::QuotaWait;
 
 use super::*;
 
 const GATE: &str = "kueue.x-k8s.io/admission";
 
-fn limited() -> Config {
-    let limiter = SaturationEntry { enable_limiter: Some(true), ..Default::default() };
-    Config { saturation: [("default".to_owned(), limiter)].into(), ..Config::default() }
+fn limited() -> SaturationEntry {
+    SaturationEntry { enable_limiter: Some(true), ..Default::default() }
 }
 
 /// A Deployment `a` whose pods request 2 CPUs, with `pods` of its replicas.
@@ -43,7 +42,7 @@ fn quotas_limit_what_replicas_take() {
     case.cluster.quota("all", "pods", "9", "2").quota("cpus", "requests.cpu", "12", "4500m");
     case.cluster.quota("other", "requests.memory", "1Gi", "0").quota("services", "count/services", "1", "1");
     assert!(rows(&mut case).is_empty(), "the limiter is off");
-    case.config = limited();
+    case.set_saturation(limited());
     // The third replica has no pod, so the quotas do not count it yet.
     let want = [("pods", 9, 3, 1), ("requests.cpu", 12_000, 6500, 2000)];
     assert_eq!(rows(&mut case), want.map(|(name, limit, used, per)| (name.to_owned(), limit, used, per)));
@@ -58,7 +57,7 @@ fn pods_of_a_group_add_up() {
     case.cluster.owned_stateful_set("l", "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l");
     case.cluster.pod_with("l-0", "StatefulSet", "l", json!({}));
     case.cluster.quota("gpus", "requests.nvidia.com/gpu", "64", "8");
-    case.config = limited();
+    case.set_saturation(limited());
     // One of six pods exists.
     assert_eq!(rows(&mut case), [("requests.nvidia.com/gpu".to_owned(), 64, 48, 24)]);
 }
@@ -96,6 +95,6 @@ fn terminating_pods_are_counted_while_the_limiter_is_on() {
     let on = json!({"metadata": {"deletionTimestamp": CREATED}, "spec": {"nodeName": "n"}});
     case.cluster.pod_with("a-1", "ReplicaSet", "a-rs", on);
     assert_eq!(case.variant().terminating, 0);
-    case.config = limited();
+    case.set_saturation(limited());
     assert_eq!(case.variant().terminating, 1);
 }

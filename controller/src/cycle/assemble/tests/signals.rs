@@ -66,11 +66,10 @@ fn a_failed_query_does_not_mean_idle() {
     check(&mut case, stale());
 }
 
-/// Saturation entries with the token or the percentage analyzer for every model.
-fn analyzed_by(tokens: bool) -> BTreeMap<String, SaturationEntry> {
+/// Settings with the token or the percentage analyzer.
+fn analyzed_by(tokens: bool) -> SaturationEntry {
     let analyzer = if tokens { AnalyzerName::Token } else { AnalyzerName::Percentage };
-    let entry = SaturationEntry { analyzer_name: Some(analyzer), ..Default::default() };
-    [("default".to_owned(), entry)].into()
+    SaturationEntry { analyzer_name: Some(analyzer), ..Default::default() }
 }
 
 #[test]
@@ -103,7 +102,7 @@ fn unknown_means_or_caches_block_scale_down_by_tokens() {
     #[track_caller]
     fn check(tokens: bool, failing: Query, known: bool, age: GoDuration) {
         let mut case = Case::with_pods(&["a-0"]);
-        case.config.saturation = analyzed_by(tokens);
+        case.set_saturation(analyzed_by(tokens));
         case.load("m", 1.0, &[("a-0", 0.5, 0.0)]);
         let means = [(pod_signal("a-0", "input"), "512"), (pod_signal("a-0", "output"), "128")];
         let both = || [answer(Query::CacheConfig, &[cache("a-0", "10")]), answer(Query::Tokens, &means)];
@@ -172,7 +171,7 @@ fn an_old_queue_counts_and_blocks_scale_down_by_tokens() {
         (false, 61, true, FRESH),
     ] {
         let mut case = Case::with_pods(&["a-0"]);
-        case.config.saturation = analyzed_by(tokens);
+        case.set_saturation(analyzed_by(tokens));
         case.add_answers([answer(Query::SchedulerQueue, &[(queue_size("ns", "m"), "7")])]);
         case.at.now += Duration::from_secs(after);
         case.load("m", 1.0, &[("a-0", 0.1, 0.0)]);

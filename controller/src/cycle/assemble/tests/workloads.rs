@@ -196,12 +196,10 @@ fn the_inventory_counts_waiting_pods_of_managed_variants() {
         case.cluster.pod_with(name, "ReplicaSet", &format!("{of}-rs"), pod);
     }
     assert_eq!(case.assembled().snapshot.config.inventory, None, "nothing is limited");
-    let limiter = SaturationEntry { enable_limiter: Some(true), ..Default::default() };
-    for config in [
-        Config { limited_mode: true, ..Config::default() },
-        Config { saturation: [("default".to_owned(), limiter)].into(), ..Config::default() },
-    ] {
-        case.config = config;
+    for (limited_mode, enable_limiter) in [(true, false), (false, true)] {
+        case.config.limited_mode = limited_mode;
+        let enable_limiter = Some(enable_limiter);
+        case.set_saturation(SaturationEntry { enable_limiter, ..Default::default() });
         let inventory = case.assembled().snapshot.config.inventory.unwrap();
         let found: Vec<_> = inventory.iter().map(|(name, i)| (name.as_str(), i.limit, i.used)).collect();
         assert_eq!(found, [("H100", 8, 4)], "waiting pods of unmanaged workloads do not count");

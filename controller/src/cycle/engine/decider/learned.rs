@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use wva_crds::{LearnedCurves, LearnedReserve};
-use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::{ReserveEstimate, SpeedEstimate, ThroughputMemory};
 use wva_scaling::units::Amount;
 use wva_scaling::{Snapshot, VariantKey};
@@ -20,14 +19,12 @@ pub(super) struct ShownCurves(BTreeMap<VariantKey, (LearnedCurves, Instant)>);
 impl ShownCurves {
     pub(super) fn update(&mut self, snapshot: &Snapshot, learned: &[ThroughputMemory], now: Instant) {
         let models: BTreeMap<_, _> =
-            snapshot.models.iter().map(|m| ((&m.namespace, &m.model_id), &m.variants)).collect();
-        let entries = Entries::new(&snapshot.config);
+            snapshot.models.iter().map(|m| ((&m.namespace, &m.model_id), m)).collect();
         for of_model in learned {
-            let entry = entries.saturation(&of_model.namespace, &of_model.model_id).0;
-            let share = entry.throughput.slo_target;
+            let Some(model) = models.get(&(&of_model.namespace, &of_model.model_id)) else { continue };
+            let share = model.settings.saturation().throughput.slo_target;
             let reserve = share.and_then(|share| of_model.reserve_estimate(share));
-            let variants = models.get(&(&of_model.namespace, &of_model.model_id));
-            for variant in variants.into_iter().copied().flatten() {
+            for variant in &model.variants {
                 let Some(known) = of_model.speed_estimate(variant) else { continue };
                 let (namespace, name) = (of_model.namespace.clone(), variant.name.clone());
                 self.show(VariantKey { namespace, name }, curves(known, reserve), now);

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use wva_crds::GoDuration;
-use wva_crds::entries::{PositiveDuration, ScaleToZeroEntry};
-use wva_scaling::resolve::Entries;
+use wva_crds::entries::{DEFAULT_ENTRY, PositiveDuration};
+use wva_scaling::ModelKey;
+use wva_scaling::resolve::FleetSettings;
 use wva_scaling::snapshot::Config;
 
 use super::Sampler;
@@ -47,7 +48,7 @@ pub(in crate::cycle::engine) struct CompletedCounts {
     /// The next counts begin with it, so that no query always comes too late.
     failed: Option<(Query, Scope)>,
     pub(super) took: Duration,
-    /// Entries whose retention period exceeds the maximum.
+    /// Models whose retention period exceeds the maximum.
     capped: BTreeSet<String>,
 }
 
@@ -73,18 +74,18 @@ impl CompletedCounts {
     }
 
     /// Logs periods that newly exceed the maximum.
-    pub(super) fn cap_retention(
-        &mut self,
-        entries: &mut BTreeMap<String, ScaleToZeroEntry>,
-        maximum: Duration,
-    ) {
+    pub(super) fn cap_retention(&mut self, fleet: &mut FleetSettings, maximum: Duration) {
+        let models = fleet.models.iter_mut().map(|(model, settings)| (Some(model), settings));
         let mut capped = BTreeSet::new();
-        for (name, entry) in entries {
+        for (model, settings) in models.chain([(None, &mut fleet.default)]) {
+            let entry = &mut settings.scale_to_zero;
             let Some(period) = entry.retention_period.filter(|period| period.get().get() > maximum) else {
                 continue;
             };
             entry.retention_period = PositiveDuration::try_from(GoDuration::from(maximum)).ok();
-            if !self.capped.contains(name) {
+            let name = |model: &ModelKey| format!("{}/{}", model.namespace, model.model_id);
+            let name = model.map_or_else(|| DEFAULT_ENTRY.to_owned(), name);
+            if !self.capped.contains(&name) {
                 tracing::warn!(
                     entry = name,
                     retention_period = period.get().to_string(),
@@ -92,7 +93,7 @@ impl CompletedCounts {
                     "retention_period exceeds WVA_MAX_RETENTION_PERIOD; using the maximum. Shorten the period"
                 );
             }
-            capped.insert(name.clone());
+            capped.insert(name);
         }
         self.capped = capped;
     }
@@ -125,14 +126,15 @@ impl CompletedCounts {
 /// Retention periods of models that may scale to zero and have a workload, by namespace.
 fn required_windows(
     config: &Config,
+    fleet: &FleetSettings,
     managed: &[ManagedVariant],
     exists: impl Fn(&ManagedVariant) -> bool,
 ) -> Windows {
-    let entries = Entries::new(config);
     let mut periods: BTreeMap<&str, BTreeSet<Retention>> = BTreeMap::new();
     for m in managed.iter().filter(|m| exists(m)) {
         let Ok(declared) = m.spec() else { continue };
-        let to_zero = entries.scale_to_zero(&m.key.namespace, &declared.model_id);
+        let settings = fleet.of(&ModelKey::new(&m.key.namespace, &declared.model_id));
+        let to_zero = settings.scale_to_zero(config.scale_to_zero_default);
         if to_zero.enabled {
             periods.entry(&m.key.namespace).or_default().insert(Retention::new(to_zero.retention.get()));
         }
@@ -156,11 +158,17 @@ fn reduce_windows(periods: &BTreeSet<Retention>) -> BTreeSet<Retention> {
 }
 
 impl Sampler {
-    pub(super) fn update_windows(&mut self, config: &Config, managed: &[ManagedVariant], inputs: Inputs<'_>) {
+    pub(super) fn update_windows(
+        &mut self,
+        config: &Config,
+        fleet: &FleetSettings,
+        managed: &[ManagedVariant],
+        inputs: Inputs<'_>,
+    ) {
         let exists = |m: &ManagedVariant| {
             m.spec().is_ok_and(|d| workloads::find_workload(&inputs.sources.watches, &d.workload).is_some())
         };
-        self.counts.set_windows(required_windows(config, managed, exists));
+        self.counts.set_windows(required_windows(config, fleet, managed, exists));
         self.samples.remove_windows(|window| self.counts.windows().contains_key(&window));
     }
 
@@ -207,6 +215,9 @@ impl Sampler {
 
 #[cfg(test)]
 mod tests {
+    use wva_crds::entries::ScaleToZeroEntry;
+    use wva_scaling::snapshot::ModelSettings;
+
     use super::*;
 
     fn retention(seconds: u64) -> Retention {
@@ -232,14 +243,21 @@ mod tests {
 
     #[test]
     fn a_period_over_the_maximum_is_capped() {
-        let entry =
-            |text: &str| ScaleToZeroEntry { retention_period: text.parse().ok(), ..Default::default() };
-        let mut entries: BTreeMap<_, _> =
-            [("ns/a", "2500000h"), ("ns/b", "10m")].map(|(name, text)| (name.to_owned(), entry(text))).into();
+        let fleet = |a: &str, b: &str, default: &str| {
+            let settings = |text: &str| {
+                let scale_to_zero =
+                    ScaleToZeroEntry { retention_period: text.parse().ok(), ..Default::default() };
+                ModelSettings { scale_to_zero, ..ModelSettings::default() }
+            };
+            let models =
+                [("a", a), ("b", b)].map(|(model, text)| (ModelKey::new("ns", model), settings(text)));
+            FleetSettings { models: models.into(), default: settings(default) }
+        };
+        let mut capped = fleet("2500000h", "10m", "200h");
         let mut counts = CompletedCounts::default();
-        counts.cap_retention(&mut entries, Duration::from_hours(168));
-        assert_eq!(counts.capped, ["ns/a".to_owned()].into());
-        assert_eq!((&entries["ns/a"], &entries["ns/b"]), (&entry("168h"), &entry("10m")));
+        counts.cap_retention(&mut capped, Duration::from_hours(168));
+        assert_eq!(counts.capped, ["default".to_owned(), "ns/a".to_owned()].into());
+        assert_eq!(capped, fleet("168h", "10m", "168h"));
     }
 
     #[test]

@@ -1,25 +1,22 @@
 //! Measured latencies of models with an objective. Their queries are heavy and no target waits for them, so they are
 //! rounds of their own: loads never wait for them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
-use wva_scaling::resolve::Entries;
-use wva_scaling::snapshot::Config;
+use wva_scaling::control_loop::AttainmentMemory;
 
 use super::Sampler;
 use super::series::model_filter;
 use crate::collect::scope::Scope;
 use crate::collect::signals::Query;
 use crate::collect::{self, Answers};
-use crate::cycle::attainment::{AttainmentTracker, Objectives};
+use crate::cycle::attainment::{add_answer, latency};
 use crate::cycle::engine::TIMER_TOLERANCE;
 use crate::cycle::engine::inputs::Inputs;
-use crate::observe::variants::ManagedVariant;
-use wva_scaling::ModelKey;
 
 /// Time between two rounds: an alert on five minutes needs newer figures, and each round reads some 20 series of every
 /// pod and latency.
@@ -36,18 +33,15 @@ pub(in crate::cycle::engine) struct LatencyRound {
 
 #[derive(Debug, Default)]
 pub(in crate::cycle::engine) struct LatencyState {
-    pub(in crate::cycle::engine) tracker: AttainmentTracker,
     /// Start of the last round; `None`: a round is due at once.
     queried: Option<Instant>,
     is_failing: bool,
 }
 
 impl LatencyState {
-    /// Adapts the next round to the objectives of a cycle. A new objective does not wait for the interval.
-    pub(super) fn set_objectives(&mut self, config: &Config, managed: &[ManagedVariant], now: Instant) {
-        if self.tracker.set_objectives(objectives(config, managed), now) {
-            self.queried = None;
-        }
+    /// Makes a round due at once: a new objective does not wait for the interval.
+    pub(in crate::cycle::engine) fn request(&mut self) {
+        self.queried = None;
     }
 
     fn is_due(&self) -> bool {
@@ -55,10 +49,14 @@ impl LatencyState {
     }
 
     /// Adds a round, and logs a change between failure and success.
-    pub(in crate::cycle::engine) fn add(&mut self, LatencyRound { began, answers }: LatencyRound) {
+    pub(in crate::cycle::engine) fn add(
+        &mut self,
+        LatencyRound { began, answers }: LatencyRound,
+        attainment: &mut AttainmentMemory<Instant>,
+    ) {
         let error = answers.iter().find_map(|answer| answer.rows.as_ref().err()).map(ToString::to_string);
         for answer in answers {
-            self.tracker.add(began, answer);
+            add_answer(attainment, began, answer);
         }
         let was_failing = std::mem::replace(&mut self.is_failing, error.is_some());
         match error {
@@ -77,6 +75,7 @@ impl Sampler {
     pub(in crate::cycle::engine) fn due_latencies<'e>(
         &mut self,
         inputs: Inputs<'e>,
+        attainment: &AttainmentMemory<Instant>,
     ) -> Option<BoxFuture<'e, LatencyRound>> {
         let Inputs { sources, metrics, config } = inputs;
         let latencies = &mut self.latencies;
@@ -86,7 +85,7 @@ impl Sampler {
         let mut requests = Vec::new();
         let managed = inputs.managed();
         for query in Query::LATENCY {
-            let names: BTreeSet<&str> = latencies.tracker.namespaces(query).collect();
+            let names: BTreeSet<&str> = attainment.namespaces(latency(query)).collect();
             if names.is_empty() {
                 continue;
             }
@@ -103,21 +102,4 @@ impl Sampler {
         let answers = collect::stream_answers(&sources.prometheus, requests, reads, config.longest_round());
         Some(answers.collect().map(move |answers| LatencyRound { began, answers }).boxed())
     }
-}
-
-/// Objectives of the managed models.
-fn objectives(config: &Config, managed: &[ManagedVariant]) -> BTreeMap<ModelKey, Objectives> {
-    let entries = Entries::new(config);
-    let models: BTreeSet<ModelKey> = managed
-        .iter()
-        .filter_map(|m| Some(ModelKey::new(&m.key.namespace, &m.spec().ok()?.model_id)))
-        .collect();
-    let seconds = |millis: f64| millis / 1000.0;
-    let of_model = |key: ModelKey| {
-        let settings = entries.saturation(&key.namespace, &key.model_id).0.throughput;
-        let objectives =
-            Objectives { ttft: settings.ttft_slo.map(seconds), itl: settings.itl_slo.map(seconds) };
-        (key, objectives)
-    };
-    models.into_iter().map(of_model).collect()
 }

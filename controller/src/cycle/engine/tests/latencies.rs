@@ -25,8 +25,10 @@ fn histograms() -> FakeReply {
 /// Runs the due queries for latencies. Returns their number.
 async fn measure(bench: &mut Bench) -> usize {
     let before = bench.fake.queries();
-    if let Some(round) = bench.state.sampler.due_latencies(bench.engine.inputs()) {
-        bench.state.sampler.latencies.add(round.await);
+    if let Some(round) =
+        bench.state.sampler.due_latencies(bench.engine.inputs(), &bench.state.decider.control_loop.attainment)
+    {
+        bench.state.sampler.latencies.add(round.await, &mut bench.state.decider.control_loop.attainment);
     }
     bench.fake.queries() - before
 }

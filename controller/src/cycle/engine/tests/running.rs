@@ -57,7 +57,8 @@ async fn changed_settings_apply_at_once() {
     running.until(|p| p.snapshot.config.decision_hold.get() == hold).await;
     feed.put(GLOBAL, &[("default", "kvSpareTrigger: 0.2")]);
     feed.maps().notify_changed();
-    let trigger = |p: &Published| p.snapshot.config.saturation.get("ns/m")?.kv_spare_trigger.map(f64::from);
+    let trigger =
+        |p: &Published| p.snapshot.models.first()?.settings.saturation.kv_spare_trigger.map(f64::from);
     running.until(|p| trigger(p) == Some(0.2)).await;
     settings.send_modify(|c| c.interval = Duration::from_millis(20));
     running.cycles(20).await;

@@ -205,3 +205,23 @@ async fn load_scales_a_variant_up_from_zero() {
     assert_eq!(off, target_row("off", 0, 1));
     assert_eq!(steps, [vec![(0, 1)], vec![(0, 1)]], "a failed step is due again");
 }
+
+#[tokio::test]
+async fn a_new_model_wakes_with_the_default_settings() {
+    let mut bench = Bench::new(at_zero(), calm()).await;
+    let mut feed = Feed::new();
+    feed.put(GLOBAL, &[("default", "kvSpareTrigger: 0.2")]);
+    bench.engine.sources.maps = feed.maps();
+    bench.turn().await;
+    // The settings of the next cycle do not apply before it.
+    feed.put(GLOBAL, &[("default", "kvSpareTrigger: 0.3")]);
+    bench.cluster.variant("late", "late", json!({})).deployment("late", 0, 0);
+    bench.show_waiting("ns", "late", 3.0);
+    bench.wake();
+    let snapshot = &bench.published().snapshot;
+    let triggers = snapshot.models.iter().map(|m| {
+        let trigger = m.settings.saturation.kv_spare_trigger.map(f64::from);
+        (m.model_id.as_str(), trigger)
+    });
+    assert_eq!(triggers.collect::<Vec<_>>(), [("m", Some(0.2)), ("n", Some(0.2)), ("late", Some(0.2))]);
+}

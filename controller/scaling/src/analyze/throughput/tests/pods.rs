@@ -30,20 +30,16 @@ fn next_memory(before: Option<ThroughputMemory>, elapsed: u64, pods: &[PodScrape
 pub(super) fn model_of(learned: Vec<ThroughputMemory>, replicas: Vec<Replica>) -> Snapshot {
     let current = u32::try_from(replicas.len()).unwrap();
     let variant = Variant { name: "a".to_owned(), current, replicas, ..Variant::default() };
+    let saturation =
+        SaturationEntry { analyzer_name: Some(AnalyzerName::Throughput), ..SaturationEntry::default() };
     let model = Model {
         model_id: "m".to_owned(),
         namespace: "ns".to_owned(),
+        settings: ModelSettings { saturation, ..ModelSettings::default() },
         variants: vec![variant],
         ..Model::default()
     };
-    let entry =
-        SaturationEntry { analyzer_name: Some(AnalyzerName::Throughput), ..SaturationEntry::default() };
-    Snapshot {
-        config: Config { saturation: [("default".to_owned(), entry)].into(), ..Config::default() },
-        learned,
-        models: vec![model],
-        ..Snapshot::default()
-    }
+    Snapshot { learned, models: vec![model], ..Snapshot::default() }
 }
 
 #[track_caller]

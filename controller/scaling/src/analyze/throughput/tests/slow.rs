@@ -60,9 +60,8 @@ impl SlowFleet {
         let pods = slowness.iter().enumerate().map(|(i, s)| self.replica(&format!("p-{i}"), *s)).collect();
         let mut snapshot = model_of(std::mem::take(&mut self.learned), pods);
         snapshot.models[0].variants[0].engine_args.clone_from(&self.engine_args);
-        for entry in snapshot.config.saturation.values_mut() {
-            entry.itl_slo = Some(wva_crds::entries::Millis::try_from(self.itl_slo).unwrap());
-        }
+        let itl_slo = wva_crds::entries::Millis::try_from(self.itl_slo).unwrap();
+        snapshot.models[0].settings.saturation.itl_slo = Some(itl_slo);
         let mut outcome = crate::decide(&snapshot);
         let passed = std::time::Duration::from_secs(15);
         self.learned = outcome.next.learned.into_iter().map(|l| l.aged_by(passed)).collect();
