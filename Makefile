@@ -142,9 +142,11 @@ bench-backtest: #: Fill a real Prometheus with recorded traffic as simulated fle
 bench-curves: #: Attainment and cost of the throughput analyzer by utilization, for recorded traffic, ladder and roles; a minute once it is built
 	@$(CARGO) run --quiet --release --package wva-simulator --example settings -- curves 10 $(wildcard tests/scenarios/traces/*.yaml) tests/scenarios/ladder.yaml tests/scenarios/attacks/roles.yaml
 
-bench-conditions: #: Engines and faults of tests/conditions.yaml and shares of tests/targets.yaml under all policies, SEEDS seeds each (30): the tables of docs/development/evidence/conditions.md; ten minutes once it is built
+bench-conditions: #: Engines and faults of tests/conditions.yaml and shares of tests/targets.yaml under all policies, SEEDS seeds each (30): the tables and the plot of docs/development/evidence/conditions.md; ten minutes once it is built
 	@$(CARGO) run --quiet --release --package wva-simulator --example conditions -- tests/conditions.yaml $(SEEDS)
-	@$(CARGO) run --quiet --release --package wva-simulator --example conditions -- tests/targets.yaml $(SEEDS)
+	@mkdir -p $(RESULTS)
+	@$(CARGO) run --quiet --release --package wva-simulator --example conditions -- tests/targets.yaml $(SEEDS) | tee $(RESULTS)/targets.md
+	@$(CARGO) run --quiet --release --package wva-simulator --example policy_pages -- shares $(RESULTS) docs/development/evidence
 
 bench-windows: #: Means of the throughput analyzer over all scenarios of hours, with other cycles, holds and scale-down windows; a minute once it is built
 	@$(CARGO) run --quiet --release --package wva-simulator --example settings -- windows 3 $(filter-out %/diurnal-week.yaml,$(wildcard tests/scenarios/*.yaml tests/scenarios/*/*.yaml))

@@ -35,8 +35,8 @@ Examples:
   wva backtest --prometheus http://localhost:9090 --cost H100=2.5 --cost L4=0.8
   wva backtest --prometheus http://localhost:9090 -n prod --report page.html
   wva backtest --prometheus http://localhost:9090 --cache week.jsonl
-  wva backtest --prometheus http://localhost:9090 --export week.jsonl --anonymous
-  wva backtest --from week.jsonl --ttft-slo 2s --itl-slo 50ms
+  wva backtest --prometheus http://localhost:9090 --export w.jsonl --anonymous
+  wva backtest --from w.jsonl --ttft-slo 2s --itl-slo 50ms
   wva backtest --prometheus http://localhost:9090 --context prod-cluster
 
 Exit code: 0 a model has a verdict, 1 none has one or the report cannot be

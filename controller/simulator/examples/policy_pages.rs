@@ -1,6 +1,6 @@
 //! Writes the tables of pages from the results that make keeps, so that no figure is copied by hand. `policies` writes
 //! those of docs/development/evidence/policies.md with the plot (`make bench-policies`), `traffic` that of traffic.md next
-//! to it (`make bench-traces`). A table stands between `<!-- table NAME -->` and `<!-- end -->`.
+//! to it (`make bench-traces`), and `shares` the plot of conditions.md (`make bench-conditions`). A table stands between `<!-- table NAME -->` and `<!-- end -->`.
 
 #![expect(clippy::print_stdout, reason = "prints the tables that it writes")]
 
@@ -9,6 +9,7 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use wva_simulator::report::fronts::{Trace, fronts};
 use wva_simulator::report::overview::{Column, RATIO, Results, Scenario, attainment, figures, losses, plot};
 
 /// Scenarios older than the throughput analyzer, in the order of the page.
@@ -65,6 +66,18 @@ const FIGURES: [(&str, &str, usize); 8] = [
     ("recovery", "recovery s", 0),
     (RATIO, "cost/oracle", 2),
 ];
+/// Letters of the policies in the plot of shares. The last two know the requests in advance.
+const LETTERS: [(char, &str); 7] = [
+    ('T', "token"),
+    ('H', "hpa"),
+    ('Q', "queue"),
+    ('K', "token-aware"),
+    ('S', "slo-aware"),
+    ('F', "fixed"),
+    ('O', "oracle"),
+];
+const LEGEND: &str = "wva: objectives, sloTarget 90, 95, 99, 99.9 · T token analyzer · H HPA · KEDA: Q queue, K token-aware, \
+     S slo-aware · grey: F best fixed fleet, O oracle";
 /// Share of requests that must keep their objectives, percent.
 const GOAL: f64 = 99.0;
 
@@ -73,7 +86,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     match arguments.as_slice() {
         [table, results, pages] if table == "policies" => policies(results, pages),
         [table, results, pages] if table == "traffic" => traffic(results, pages),
-        _ => Err("give policies or traffic, the folder of the results and that of the pages".into()),
+        [table, results, pages] if table == "shares" => shares(results, pages),
+        _ => Err("give policies, traffic or shares, the folder of the results and that of the pages".into()),
     }
 }
 
@@ -101,6 +115,50 @@ fn policies(folder: &Path, pages: &Path) -> Result<(), Box<dyn Error>> {
     write(&pages.join("policies.md"), &page)?;
     let drawing = pages.join("policy.svg");
     fs::write(&drawing, plot(&all, &COLUMNS, GOAL))?;
+    println!("{} is written", drawing.display());
+    Ok(())
+}
+
+/// Plot of the table that `conditions` printed for shares to keep.
+fn shares(folder: &Path, pages: &Path) -> Result<(), Box<dyn Error>> {
+    let file = folder.join("targets.md");
+    let failed =
+        |e: &dyn std::fmt::Display| format!("{}: {e}: `make bench-conditions` makes it", file.display());
+    let text = fs::read_to_string(&file).map_err(|e| failed(&e))?;
+    let mut rows = text.lines().map(|line| line.trim_matches(['|', ' ']).split(" | ").collect::<Vec<_>>());
+    let head = rows.next().ok_or_else(|| failed(&"it is empty"))?;
+    let mut traces: Vec<Trace> = Vec::new();
+    for row in rows.skip(1) {
+        let cells: BTreeMap<&str, &str> = head.iter().copied().zip(row).collect();
+        let point = |name: &str| {
+            let cell = cells.get(name).copied().unwrap_or_default();
+            let (kept, cost) =
+                cell.split_once(" ± ").zip(cell.split_once('(')).map_or(("", ""), |(a, b)| (a.0, b.1));
+            let number = |text: &str| {
+                text.trim_end_matches(')').parse::<f64>().map_err(|_| failed(&format!("{name}: {cell:?}")))
+            };
+            Ok::<_, String>((number(cost)?, number(kept)?))
+        };
+        let named = |policies: &[(char, &str)]| {
+            policies
+                .iter()
+                .map(|(letter, name)| Ok((*letter, point(name)?)))
+                .collect::<Result<Vec<_>, String>>()
+        };
+        let title = cells.get("base").copied().unwrap_or_default();
+        if traces.last().is_none_or(|last| last.title != title) {
+            let [rivals, hindsight] = [named(&LETTERS[..5])?, named(&LETTERS[5..])?];
+            traces.push(Trace { title: title.to_owned(), rivals, hindsight, wva: Vec::new() });
+        }
+        // Without objectives, wva plans by another rule: no point of the line.
+        if cells.get("condition") != Some(&"no objectives")
+            && let Some(trace) = traces.last_mut()
+        {
+            trace.wva.push(point("throughput")?);
+        }
+    }
+    let drawing = pages.join("shares.svg");
+    fs::write(&drawing, fronts(&traces, LEGEND))?;
     println!("{} is written", drawing.display());
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Reports: of studies as a table, JSON, and one HTML page that needs no network; of recorded cycles as such a page.
 
 pub mod backtest;
+pub mod fronts;
 pub mod hour;
 mod html;
 pub mod overview;

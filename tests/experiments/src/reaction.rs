@@ -72,18 +72,7 @@ pub(crate) async fn run(wva: &Path, scrape: Duration) -> anyhow::Result<()> {
     let chart = InstallOptions::new(wva).with(&[("GLOBAL_OPT_INTERVAL", CYCLE)]);
     let _install = Install::start(&testbed, &chart).await?;
     print_line(&format!("starting {STEPS} models"))?;
-    let starts = (0_u32..).take(STEPS).map(async |model| {
-        // The HPA controller looks at each HPA an interval after its last look: so its moments are spread over the interval.
-        tokio::time::sleep(APART * model).await;
-        let namespace = testbed.namespace("step").await?;
-        testbed.apply(&saturation_map(&namespace, ENTRY)).await?;
-        let variant = VariantFixture::new(&namespace, "stepped");
-        let fleet = Fleet::start(&testbed, FleetConfig { rate: BEFORE, ..variant.fleet() })?;
-        testbed.apply(&variant.all()).await?;
-        fleet.wait_ready(1, STARTS_WITHIN).await?;
-        anyhow::Ok((namespace, fleet))
-    });
-    let models = try_join_all(starts).await?;
+    let models = start_models(&testbed).await?;
     print_line(&format!("{LEARNS:?} at {BEFORE} requests a second each"))?;
     tokio::time::sleep(LEARNS).await;
 
@@ -93,22 +82,46 @@ pub(crate) async fn run(wva: &Path, scrape: Duration) -> anyhow::Result<()> {
     let all: Arc<Steps> = Arc::default();
     let _watching = watch(&testbed, &all)?;
     print_line(&format!("to {AFTER} requests a second, one after the other"))?;
-    let steps = async {
-        for (namespace, fleet) in &models {
-            let replicas = i32::try_from(fleet.pods().len())?;
-            let events = [Some(Instant::now()), None, None, None, None];
-            all.lock().insert(namespace.clone(), Step { replicas, events });
-            fleet.set_rate(AFTER);
-            tokio::time::sleep(APART).await;
-        }
-        anyhow::Ok(())
-    };
-    let looks = eventually("every model to have another replica", REACTS_WITHIN, async || {
+    tokio::try_join!(step_each(&models, &all), see_all(&testbed, &before, &all))?;
+    report(&all.lock(), scrape)
+}
+
+/// Models at the first load, with their namespaces.
+async fn start_models(testbed: &Testbed) -> anyhow::Result<Vec<(String, Fleet)>> {
+    let starts = (0_u32..).take(STEPS).map(async |model| {
+        // The HPA controller looks at each HPA an interval after its last look: so its moments are spread over the interval.
+        tokio::time::sleep(APART * model).await;
+        let namespace = testbed.namespace("step").await?;
+        testbed.apply(&saturation_map(&namespace, ENTRY)).await?;
+        let variant = VariantFixture::new(&namespace, "stepped");
+        let fleet = Fleet::start(testbed, FleetConfig { rate: BEFORE, ..variant.fleet() })?;
+        testbed.apply(&variant.all()).await?;
+        fleet.wait_ready(1, STARTS_WITHIN).await?;
+        anyhow::Ok((namespace, fleet))
+    });
+    try_join_all(starts).await
+}
+
+/// Steps the load of one model after the other.
+async fn step_each(models: &[(String, Fleet)], all: &Steps) -> anyhow::Result<()> {
+    for (namespace, fleet) in models {
+        let replicas = i32::try_from(fleet.pods().len())?;
+        let events = [Some(Instant::now()), None, None, None, None];
+        all.lock().insert(namespace.clone(), Step { replicas, events });
+        fleet.set_rate(AFTER);
+        tokio::time::sleep(APART).await;
+    }
+    Ok(())
+}
+
+/// Waits until every model has reacted, and notes when its step is in Prometheus.
+async fn see_all(testbed: &Testbed, before: &BTreeMap<String, f64>, all: &Steps) -> anyhow::Result<()> {
+    eventually("every model to have another replica", REACTS_WITHIN, async || {
         tokio::time::sleep(LOOK).await;
         for sample in testbed.prometheus_query(IN_PROGRESS).await? {
             let namespace = sample.labels.get("namespace").map_or("", String::as_str);
             if before.get(namespace).is_some_and(|before| sample.value > VISIBLE * before.max(1.0)) {
-                happened(&all, namespace, 1, i32::MAX);
+                happened(all, namespace, 1, i32::MAX);
             }
         }
         let seen = all.lock().values().fold([0; 5], |seen, step| {
@@ -119,9 +132,8 @@ pub(crate) async fn run(wva: &Path, scrape: Duration) -> anyhow::Result<()> {
             "steps, seen in Prometheus, target, replicas, ready: {seen:?} of {STEPS}"
         );
         Ok(())
-    });
-    tokio::try_join!(steps, looks)?;
-    report(&all.lock(), scrape)
+    })
+    .await
 }
 
 /// The most requests in progress of each namespace in [`LEARNS`].
