@@ -121,9 +121,9 @@ $(POLICY_RESULTS): $(RESULTS)/%.json: %.yaml $(TARGET)/release/wva
 	$(TARGET)/release/wva simulate $< --seeds $(SEEDS) -o json > $@.part
 	@mv $@.part $@
 
-bench-traces: #: Recorded traffic of production services, all policies, SEEDS seeds each (30), and the table of docs/development/evidence/traffic.md; two minutes once it is built
+bench-traces: #: Recorded traffic of production services, all policies, SEEDS seeds each (30), and the table of docs/development/evidence/traffic.md; five minutes once it is built
 	$(CARGO) build --release --bin wva
-	@$(MAKE) --no-print-directory $(TRACE_RESULTS)
+	@$(MAKE) --no-print-directory $(TRACE_RESULTS) $(RESULTS)/targets.md
 	@$(CARGO) run --quiet --package wva-simulator --example policy_pages -- traffic $(RESULTS)/traces docs/development/evidence
 
 $(TRACE_RESULTS): $(RESULTS)/traces/%.json: tests/scenarios/traces/%.yaml $(wildcard tests/traces/*.gz) $(TARGET)/release/wva
@@ -144,9 +144,16 @@ bench-curves: #: Attainment and cost of the throughput analyzer by utilization, 
 
 bench-conditions: #: Engines and faults of tests/conditions.yaml and shares of tests/targets.yaml under all policies, SEEDS seeds each (30): the tables and the plot of docs/development/evidence/conditions.md; ten minutes once it is built
 	@$(CARGO) run --quiet --release --package wva-simulator --example conditions -- tests/conditions.yaml $(SEEDS)
-	@mkdir -p $(RESULTS)
-	@$(CARGO) run --quiet --release --package wva-simulator --example conditions -- tests/targets.yaml $(SEEDS) | tee $(RESULTS)/targets.md
-	@$(CARGO) run --quiet --release --package wva-simulator --example policy_pages -- shares $(RESULTS) docs/development/evidence
+	@rm -f $(RESULTS)/targets.md
+	@$(MAKE) --no-print-directory $(RESULTS)/targets.md
+	@cat $(RESULTS)/targets.md
+	@$(CARGO) run --quiet --package wva-simulator --example policy_pages -- shares $(RESULTS) docs/development/evidence
+
+# Also the column of warm fleets in traffic.md.
+$(RESULTS)/targets.md: tests/targets.yaml
+	@mkdir -p $(@D)
+	@$(CARGO) run --quiet --release --package wva-simulator --example conditions -- $< $(SEEDS) > $@.part
+	@mv $@.part $@
 
 bench-windows: #: Means of the throughput analyzer over all scenarios of hours, with other cycles, holds and scale-down windows; a minute once it is built
 	@$(CARGO) run --quiet --release --package wva-simulator --example settings -- windows 3 $(filter-out %/diurnal-week.yaml,$(wildcard tests/scenarios/*.yaml tests/scenarios/*/*.yaml))

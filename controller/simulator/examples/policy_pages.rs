@@ -40,8 +40,10 @@ const BEFORE: [Column<'static>; 4] = [
     Column { policy: "oracle", title: "oracle" },
 ];
 /// Scenarios of recorded traffic, in the order of the page.
-const RECORDED: [&str; 6] =
-    ["azure-conv", "azure-code", "azure-code-relaxed", "mooncake-conv", "servegen-r1", "servegen-m-large"];
+const RECORDED: [&str; 8] = [
+    "azure-conv", "azure-code", "azure-code-relaxed", "mooncake-conv", "mooncake-synthetic", "servegen-r1",
+    "servegen-m-large", "servegen-mm-image",
+];
 /// Policies that recorded traffic runs under.
 const TRAFFIC: [Column<'static>; 11] = [
     Column { policy: "percentage", title: "percentage" },
@@ -94,7 +96,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn traffic(results: &Path, pages: &Path) -> Result<(), Box<dyn Error>> {
     let recorded = read(results, &RECORDED, "make bench-traces")?;
     let recorded = Vec::from_iter(&recorded);
-    let table = attainment(&recorded, &TRAFFIC);
+    let warm = ShareTable::read(&results.join(".."))?.cells("no objectives", "throughput");
+    let table =
+        with_column(&attainment(&recorded, &TRAFFIC), "throughput, warm", |trace| warm.get(trace).cloned());
     println!("{table}");
     write(&pages.join("traffic.md"), &BTreeMap::from([("traffic", seeds(&recorded) + &table)]))
 }
@@ -119,48 +123,84 @@ fn policies(folder: &Path, pages: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Plot of the table that `conditions` printed for shares to keep.
+/// Adds a column to a Markdown table, by the first cell of each row.
+fn with_column(table: &str, title: &str, cell: impl Fn(&str) -> Option<String>) -> String {
+    let mut text = String::new();
+    for (n, line) in table.lines().enumerate() {
+        let first = line.split('|').nth(1).unwrap_or_default().trim();
+        let more = match n {
+            0 => format!(" {title} |"),
+            1 => "---|".to_owned(),
+            _ => format!(" {} |", cell(first).unwrap_or_else(|| "-".to_owned())),
+        };
+        text.extend([line, &more, "\n"]);
+    }
+    text
+}
+
+/// Plot of the shares to keep.
 fn shares(folder: &Path, pages: &Path) -> Result<(), Box<dyn Error>> {
-    let file = folder.join("targets.md");
-    let failed =
-        |e: &dyn std::fmt::Display| format!("{}: {e}: `make bench-conditions` makes it", file.display());
-    let text = fs::read_to_string(&file).map_err(|e| failed(&e))?;
-    let mut rows = text.lines().map(|line| line.trim_matches(['|', ' ']).split(" | ").collect::<Vec<_>>());
-    let head = rows.next().ok_or_else(|| failed(&"it is empty"))?;
+    let table = ShareTable::read(folder)?;
     let mut traces: Vec<Trace> = Vec::new();
-    for row in rows.skip(1) {
-        let cells: BTreeMap<&str, &str> = head.iter().copied().zip(row).collect();
-        let point = |name: &str| {
-            let cell = cells.get(name).copied().unwrap_or_default();
-            let (kept, cost) =
-                cell.split_once(" ± ").zip(cell.split_once('(')).map_or(("", ""), |(a, b)| (a.0, b.1));
-            let number = |text: &str| {
-                text.trim_end_matches(')').parse::<f64>().map_err(|_| failed(&format!("{name}: {cell:?}")))
-            };
-            Ok::<_, String>((number(cost)?, number(kept)?))
+    for row in &table.rows {
+        let named = |policies: &[(char, &str)]| -> Result<Vec<_>, String> {
+            policies.iter().map(|(letter, name)| Ok((*letter, table.point(row, name)?))).collect()
         };
-        let named = |policies: &[(char, &str)]| {
-            policies
-                .iter()
-                .map(|(letter, name)| Ok((*letter, point(name)?)))
-                .collect::<Result<Vec<_>, String>>()
-        };
-        let title = cells.get("base").copied().unwrap_or_default();
+        let title = row["base"].clone();
         if traces.last().is_none_or(|last| last.title != title) {
-            let [rivals, hindsight] = [named(&LETTERS[..5])?, named(&LETTERS[5..])?];
-            traces.push(Trace { title: title.to_owned(), rivals, hindsight, wva: Vec::new() });
+            let (rivals, hindsight) = (named(&LETTERS[..5])?, named(&LETTERS[5..])?);
+            traces.push(Trace { title, rivals, hindsight, wva: Vec::new() });
         }
         // Without objectives, wva plans by another rule: no point of the line.
-        if cells.get("condition") != Some(&"no objectives")
+        if row["condition"] != "no objectives"
             && let Some(trace) = traces.last_mut()
         {
-            trace.wva.push(point("throughput")?);
+            trace.wva.push(table.point(row, "throughput")?);
         }
     }
     let drawing = pages.join("shares.svg");
     fs::write(&drawing, fronts(&traces, LEGEND))?;
     println!("{} is written", drawing.display());
     Ok(())
+}
+
+/// Table that `conditions` printed for tests/targets.yaml, with fleets that begin warm.
+struct ShareTable {
+    file: PathBuf,
+    /// Cells by their column.
+    rows: Vec<BTreeMap<String, String>>,
+}
+
+impl ShareTable {
+    fn read(folder: &Path) -> Result<Self, Box<dyn Error>> {
+        let file = folder.join("targets.md");
+        let text = fs::read_to_string(&file)
+            .map_err(|e| format!("{}: {e}: `make bench-conditions` makes it", file.display()))?;
+        let cells = |line: &str| -> Vec<String> {
+            line.trim_matches(['|', ' ']).split(" | ").map(str::to_owned).collect()
+        };
+        let mut lines = text.lines().filter(|line| line.starts_with("| "));
+        let head = cells(lines.next().ok_or_else(|| format!("{} has no table", file.display()))?);
+        let rows = lines.map(|line| head.iter().cloned().zip(cells(line)).collect()).collect();
+        Ok(Self { file, rows })
+    }
+
+    /// Cells of a policy under a condition, by trace, as the pages show them.
+    fn cells(&self, condition: &str, policy: &str) -> BTreeMap<String, String> {
+        let rows = self.rows.iter().filter(|row| row["condition"] == condition);
+        let cell = |row: &BTreeMap<String, String>| row[policy].replace(" ± 0.0", "").replace("± ", "±");
+        rows.map(|row| (row["base"].clone(), cell(row))).collect()
+    }
+
+    /// Cost by the oracle's, and attainment in percent.
+    fn point(&self, row: &BTreeMap<String, String>, policy: &str) -> Result<(f64, f64), String> {
+        let cell = row.get(policy).map(String::as_str).unwrap_or_default();
+        let parts = cell.split_once(" ± ").zip(cell.split_once('('));
+        let point = parts.and_then(|((kept, _), (_, cost))| {
+            Some((cost.trim_end_matches(')').parse().ok()?, kept.parse().ok()?))
+        });
+        point.ok_or_else(|| format!("{}: {policy}: {cell:?} has no attainment and cost", self.file.display()))
+    }
 }
 
 fn read(folder: &Path, names: &[&str], maker: &str) -> Result<Vec<Scenario>, Box<dyn Error>> {
