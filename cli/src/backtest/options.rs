@@ -42,6 +42,9 @@ Examples:
 Exit code: 0 a model has a verdict, 1 none has one or the report cannot be
 written, 2 wrong usage or an unreadable file, 3 Prometheus does not answer.";
 
+/// Most replicas of a policy: the best fixed fleet is searched up to them.
+pub(super) const MAX_REPLICAS: u32 = 1000;
+
 /// What the command line says.
 #[derive(Clone, Debug)]
 pub(super) struct Options {
@@ -125,7 +128,7 @@ fn assumption_options(command: Command) -> Command {
         ))
         .arg(
             option("max-replicas", "N", "Most replicas of a policy; default: twice as many as ran")
-                .value_parser(value_parser!(u32).range(1..=1000)),
+                .value_parser(value_parser!(u32).range(1..=i64::from(MAX_REPLICAS))),
         )
         .arg(
             option("max-seqs", "N", "--max-num-seqs of the servers; default: as seen, else 256")

@@ -8,7 +8,7 @@ use serde_json::Value;
 use wva_crds::VariantAutoscaling;
 use wva_simulator::backtest::history::ModelKey;
 
-use super::options::Options;
+use super::options::{MAX_REPLICAS, Options};
 use crate::arguments::{path_value, value};
 use crate::cluster::{Cluster, VARIANTS, id};
 
@@ -17,9 +17,9 @@ use crate::cluster::{Cluster, VARIANTS, id};
 pub(super) struct Stated {
     /// Cost of a replica for an hour: the mean of the replicas that run, or of the variants if none does.
     pub(super) cost: f64,
-    /// Fewest replicas. At least 1: a backtest knows no start from zero.
+    /// Fewest replicas, 1 to [`MAX_REPLICAS`]: a backtest knows no start from zero.
     pub(super) min: u32,
-    /// Most replicas; `None` if a variant states no bound.
+    /// Most replicas, 1 to [`MAX_REPLICAS`]; `None` if a variant states no bound.
     pub(super) max: Option<u32>,
     /// Whose cost it is, for the assumptions.
     pub(super) source: String,
@@ -95,7 +95,7 @@ struct Variant {
 
 impl Stated {
     fn of(variants: &[Variant]) -> Self {
-        let running: u32 = variants.iter().map(|variant| variant.running).sum();
+        let running = variants.iter().fold(0, |sum: u32, variant| sum.saturating_add(variant.running));
         // None runs: each counts alike.
         let weight = |variant: &Variant| f64::from(if running > 0 { variant.running } else { 1 });
         let weights: f64 = variants.iter().map(weight).sum();
@@ -106,12 +106,10 @@ impl Stated {
             (_, 0) => format!("the mean variantCost of {}", names.join(", ")),
             _ => format!("the mean variantCost of the {running} replicas of {}", names.join(", ")),
         };
-        Self {
-            cost,
-            min: variants.iter().map(|variant| variant.min).sum::<u32>().max(1),
-            max: variants.iter().map(|variant| variant.max).sum::<Option<u32>>().filter(|max| *max > 0),
-            source,
-        }
+        let add = |sum: u32, replicas: u32| sum.saturating_add(replicas).min(MAX_REPLICAS);
+        let min = variants.iter().fold(0, |sum, variant| add(sum, variant.min)).max(1);
+        let max = variants.iter().try_fold(0, |sum, variant| Some(add(sum, variant.max?)));
+        Self { cost, min, max: max.filter(|max| *max > 0), source }
     }
 }
 
@@ -153,6 +151,9 @@ mod tests {
         ]);
         assert_eq!((stated.min, stated.max), (1, None));
         assert_eq!(of_model(vec![variant("h100", &json!({"maxReplicas": 0}), 0)]).max, None);
+        let greatest = json!({"minReplicas": i32::MAX, "maxReplicas": i32::MAX});
+        let stated = of_model(["a", "b", "c"].map(|name| variant(name, &greatest, i32::MAX)).into());
+        assert_eq!((stated.min, stated.max), (MAX_REPLICAS, Some(MAX_REPLICAS)));
     }
 
     #[test]
