@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use k8s_openapi::jiff::Timestamp;
@@ -60,7 +60,8 @@ impl GpuShortage {
     }
 
     /// Keeps the load above the capacity of the ready replicas until `holds` succeeds. Returns how long it took.
-    /// Why it follows them: one that was on its way takes its share, and then nothing grows.
+    /// Why it follows them: one that was on its way takes its share, and then nothing grows. Why it rises, by [`BUSY`] each
+    /// minute: a replica whose throughput is learned may serve more than that.
     pub(super) async fn overload_until(
         &self,
         timeline: &mut Timeline<'_>,
@@ -68,9 +69,11 @@ impl GpuShortage {
         mut holds: impl FnMut(&BTreeMap<String, VariantState>) -> anyhow::Result<()>,
     ) -> anyhow::Result<Duration> {
         timeline.note("more requests come in than the ready replicas can serve");
+        let began = Instant::now();
         let overload = |now: &BTreeMap<String, VariantState>| {
             let ready: u64 = now.values().map(|state| state.ready).sum();
-            self.fleet.set_rate(BUSY * f64::from(u32::try_from(ready).unwrap_or(u32::MAX)));
+            let of_each = BUSY * (1.0 + began.elapsed().as_secs_f64() / 60.0);
+            self.fleet.set_rate(of_each * f64::from(u32::try_from(ready).unwrap_or(u32::MAX)));
         };
         timeline.until(what, SOON, |now| holds(now).inspect_err(|_| overload(now))).await
     }
