@@ -88,9 +88,10 @@ async fn config_maps_apply_at_once_and_fall_back_when_deleted() -> anyhow::Resul
     let cluster = Cluster { testbed, install };
     let served = cluster.testbed.namespace("served").await?;
     let other = cluster.testbed.namespace("other").await?;
-    // A model without a workload has no settings in the snapshot.
-    let fixture = VariantFixture::new(&other, "any");
-    cluster.testbed.apply(&[fixture.deployment(), fixture.variant()].join("---\n")).await?;
+    // A model without a workload has no settings in the snapshot. A new leader may not repeat the event of one that is missing.
+    let (served_too, missing) = (VariantFixture::new(&other, "any"), VariantFixture::new(&other, "missing"));
+    let objects = [served_too.deployment(), served_too.variant(), missing.variant()];
+    cluster.testbed.apply(&objects.join("---\n")).await?;
 
     global_map_changes_a_decision_at_once(&cluster, &served).await?;
     namespace_map_takes_precedence(&cluster, &served, &other).await?;
