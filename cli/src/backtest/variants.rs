@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::ArgMatches;
 use serde_json::Value;
 use wva_crds::VariantAutoscaling;
@@ -42,17 +42,13 @@ pub(super) async fn read(arguments: &ArgMatches, options: &Options) -> anyhow::R
         Err(error) if error.is_kind_missing() => Vec::new(),
         listed => listed?,
     };
-    if listed.is_empty() {
-        bail!(
-            "the API server {} has no VariantAutoscaling {}: leave --kubeconfig and --context out, and give --cost",
-            cluster.server,
-            options
-                .selector
-                .namespace
-                .as_ref()
-                .map_or("in any namespace".to_owned(), |n| format!("in namespace {n}"))
-        );
-    }
+    let scope =
+        cluster.namespace.as_ref().map_or("in any namespace".to_owned(), |n| format!("in namespace {n}"));
+    ensure!(
+        !listed.is_empty(),
+        "the API server {} has no VariantAutoscaling {scope}: leave --kubeconfig and --context out, and give --cost",
+        cluster.server
+    );
     by_model(listed)
 }
 

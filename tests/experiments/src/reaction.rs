@@ -32,8 +32,6 @@ const AFTER: f64 = 25.0;
 const LEARNS: Duration = Duration::from_mins(4);
 const STARTS_WITHIN: Duration = Duration::from_mins(5);
 const REACTS_WITHIN: Duration = Duration::from_mins(8);
-/// Interval of looks at Prometheus.
-const LOOK: Duration = Duration::from_millis(500);
 /// Requests in progress that show a step: this many times the most before it.
 const VISIBLE: f64 = 1.5;
 const IN_PROGRESS: &str = "sum by (namespace) (vllm:num_requests_running + vllm:num_requests_waiting)";
@@ -117,7 +115,6 @@ async fn step_each(models: &[(String, Fleet)], all: &Steps) -> anyhow::Result<()
 /// Waits until every model has reacted, and notes when its step is in Prometheus.
 async fn see_all(testbed: &Testbed, before: &BTreeMap<String, f64>, all: &Steps) -> anyhow::Result<()> {
     eventually("every model to have another replica", REACTS_WITHIN, async || {
-        tokio::time::sleep(LOOK).await;
         for sample in testbed.prometheus_query(IN_PROGRESS).await? {
             let namespace = sample.labels.get("namespace").map_or("", String::as_str);
             if before.get(namespace).is_some_and(|before| sample.value > VISIBLE * before.max(1.0)) {
