@@ -143,6 +143,7 @@ pub(crate) fn to_finite(figure: f64) -> f64 {
 }
 
 /// Rounds to nine digits, so that a snapshot file reproduces the figure. NaN and negative figures become 0.
+#[inline]
 pub(crate) fn amount(figure: f64) -> Amount {
     let figure = figure.clamp(0.0, f64::MAX);
     let digits = 8 - decimal_exponent(figure);

@@ -52,6 +52,8 @@ pub(crate) struct Sample<'a> {
     /// 0 if the replica is idle: prefixes in its cache are not load.
     pub(crate) kv: f64,
     pub(crate) queue: f64,
+    /// Waiting requests of the newest scrape; without counters, the maximum of the last minute.
+    pub(crate) waiting: f64,
     /// Too old for scale-down.
     pub(crate) is_late: bool,
 }
@@ -367,11 +369,14 @@ impl<'a> Reports<'a> {
         gaps.kv += u32::from(replica.kv.is_none());
         gaps.queue += u32::from(replica.queue.is_none());
         let kv = replica.kv.filter(|_| state != ReplicaState::Idle).unwrap_or_default();
+        let queue = replica.queue.unwrap_or_default().get();
+        let newest = replica.work.iter().min_by_key(|scrape| scrape.age);
         self.counted.push(Sample {
             replica,
             state,
             kv: kv.get(),
-            queue: replica.queue.unwrap_or_default().get(),
+            queue,
+            waiting: newest.map_or(queue, |scrape| scrape.waiting.get()),
             is_late: replica.age > config.metrics_age.fresh
                 || variant.current_for.is_some_and(|since| replica.age > since),
         });

@@ -9,7 +9,7 @@ use wva_scaling::snapshot::{
     AnalyzerName, Config, GpuCount, HpaTolerance, Inventory, Model, ModelSettings, QueueFigures, Replica,
     SaturationEntry, SchedulerQueue, Variant,
 };
-use wva_scaling::units::{Amount, Cost, KvUsage};
+use wva_scaling::units::{Amount, Cost, KvUsage, QueueLength};
 
 const ACCELERATORS: [&str; 3] = ["A100", "H100", "L40S"];
 
@@ -92,6 +92,7 @@ fn replicas(variant: &Variant, kv: f64) -> Vec<Replica> {
     let replica = |r| Replica {
         pod: format!("{}-{r}", variant.name),
         kv: Some(KvUsage::try_from(kv).unwrap()),
+        queue: Some(QueueLength::default()),
         num_gpu_blocks: Some(blocks),
         block_size: Some(amount(16.0)),
         age: GoDuration::from_secs(10),

@@ -28,6 +28,8 @@ struct Tally {
     excess_of_fleet: Vec<f64>,
     /// Instances whose need could be met, but was not.
     missed: u32,
+    /// Instances with another cost than before.
+    changed: u32,
     /// Times of `decide` of one model.
     times: Vec<Duration>,
 }
@@ -38,6 +40,8 @@ fn main() {
     for (direction, change) in [(Direction::Up, "added cost"), (Direction::Down, "saved cost (less)")] {
         let mut tally = Tally::default();
         (0..INSTANCES).for_each(|seed| tally.add(&instance(seed, direction), direction));
+        let changed = tally.changed;
+        assert!(4 * changed > INSTANCES, "{direction:?}: only {changed} of {INSTANCES} models are scaled");
         print_excess(&format!("{direction:?} | {change}"), tally.excess_of_change.clone());
         print_excess(&format!("{direction:?} | fleet's cost"), tally.excess_of_fleet.clone());
         times.push((direction, tally));
@@ -74,6 +78,7 @@ impl Tally {
         let tokens = token_counts(&decisions);
         let fleet = cost(snapshot, &decisions, |d| f64::from(d.current));
         let after = cost(snapshot, &decisions, |d| f64::from(d.target()));
+        self.changed += u32::from((after - fleet).abs() > 1e-6);
         if direction == Direction::Down {
             let (saved, most) = (fleet - after, most_saved_cost(snapshot, tokens));
             if most > 0.0 {

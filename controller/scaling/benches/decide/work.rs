@@ -94,9 +94,8 @@ impl MemorySize {
 fn heap(learned: &ThroughputMemory) -> usize {
     let figures = 8 * (learned.arrivals.capacity() + learned.completed.capacity());
     let pods = learned.pods.capacity() * size_of::<PodHistory>()
-        + learned.pods.iter().map(|pod| pod.pod.capacity()).sum::<usize>();
-    let curve_size =
-        |curve: &Curve| size_of::<Curve>() + curve.accelerator.capacity() + curve.engine_args.capacity();
+        + learned.pods.iter().map(|pod| pod.pod.len()).sum::<usize>();
+    let curve_size = |curve: &Curve| size_of::<Curve>() + curve.accelerator.len() + curve.engine_args.len();
     let curves = learned.curves.iter().map(curve_size).sum::<usize>();
     let needs = learned.needs.capacity() * size_of::<NeedPeak>();
     learned.model_id.capacity() + learned.namespace.capacity() + figures + needs + pods + curves

@@ -31,7 +31,7 @@ use self::capacity::RequestShape;
 use self::engine_speed::{EngineSpeed, LearnedEngines, engine_speeds, replica_throughputs};
 use self::evidence::{CycleEvidence, is_curve_of, record_proven, update_curves};
 pub(super) use self::planned::planned_requests;
-use self::queues::{backlog_rate, waiting_requests, waiting_time};
+use self::queues::{backlog_rate, waiting_time};
 use self::reserve::ReservePlan;
 use self::roles::RoleSubsets;
 use self::trend::ArrivalForecast;
@@ -114,11 +114,12 @@ pub(super) fn analyze(model: &ModelView) -> (Result<Box<dyn Verdict>, Option<Rea
         namespace: model.model.namespace.clone(),
         ..ThroughputMemory::default()
     });
-    let (passed, intervals) = arrivals::update(model, &mut memory);
-    prompts::record_share(model, &mut memory, &intervals, passed);
-    availability::record_interval(&mut memory, &intervals);
+    let counted = arrivals::update(model, &mut memory);
+    let passed = counted.passed;
+    prompts::record_share(model, &mut memory, &counted.intervals, passed);
+    availability::record_interval(&mut memory, &counted.intervals);
     availability::record(model, &mut memory, passed);
-    let evidence = update_curves(model, &mut memory, intervals, passed);
+    let evidence = update_curves(model, &mut memory, counted);
     update_request_lengths(model, &mut memory);
     let roles = RoleSubsets::new(model);
     let (saturated, decode_saturated) = match &roles {
@@ -136,7 +137,7 @@ pub(super) fn analyze(model: &ModelView) -> (Result<Box<dyn Verdict>, Option<Rea
 }
 
 fn is_saturated(model: &ModelView) -> bool {
-    let is_full = |s: &Sample| waiting_requests(s).max(s.queue) >= SATURATED_WAITING || s.kv >= SATURATED_KV;
+    let is_full = |s: &Sample| s.waiting.max(s.queue) >= SATURATED_WAITING || s.kv >= SATURATED_KV;
     share_of_replicas(model, is_full) > SATURATED_SHARE
 }
 
@@ -240,7 +241,7 @@ fn request_shape(memory: &ThroughputMemory) -> Option<RequestShape> {
 fn build_verdict(
     model: &ModelView,
     memory: &mut ThroughputMemory,
-    evidence: &CycleEvidence<'_>,
+    evidence: &CycleEvidence,
     saturated: bool,
     roles: Option<RoleSubsets<'_>>,
 ) -> Option<Box<dyn Verdict>> {
@@ -267,7 +268,7 @@ fn build_verdict(
 fn whole_verdict(
     model: &ModelView,
     memory: &mut ThroughputMemory,
-    evidence: &CycleEvidence<'_>,
+    evidence: &CycleEvidence,
     saturated: bool,
     demand: &Demand,
 ) -> Option<ThroughputVerdict> {

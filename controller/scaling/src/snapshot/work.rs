@@ -1,5 +1,7 @@
 //! Counters of a pod, and the memory of the throughput analyzer. All times are ages.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
@@ -179,8 +181,8 @@ pub struct NeedPeak {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodHistory {
-    /// Name of the pod.
-    pub pod: String,
+    /// Name of the pod. Each cycle copies the memory, and the copies share it.
+    pub pod: Arc<str>,
     /// Last sample.
     pub last: WorkSample,
     /// Steps observed since the start of its server.
@@ -205,10 +207,10 @@ pub struct PodHistory {
 #[serde(rename_all = "camelCase")]
 pub struct Curve {
     /// Accelerator.
-    pub accelerator: String,
+    pub accelerator: Arc<str>,
     /// Arguments of the engine, separated by spaces.
     #[serde(default)]
-    pub engine_args: String,
+    pub engine_args: Arc<str>,
     /// Part of a request that its pods serve. `None`: whole requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,

@@ -27,9 +27,10 @@ const NEWCOMER_REQUESTS: f64 = 10.0;
 const SAME_SCRAPE: f64 = 0.5;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct EngineInterval<'a> {
+pub(super) struct EngineInterval {
     pub(super) variant: usize,
-    pub(super) pod: &'a str,
+    /// Index among the pods of the memory.
+    pub(super) pod: usize,
     /// Above 0.
     pub(super) seconds: f64,
     /// Running requests.
@@ -54,11 +55,18 @@ pub(super) struct EngineInterval<'a> {
     pub(super) is_queueing: bool,
 }
 
-/// Adds the steps since the last cycle. Returns their length in seconds, and the intervals of warm engines.
-pub(super) fn update<'a>(
-    model: &ModelView<'a>,
-    memory: &mut ThroughputMemory,
-) -> (f64, Vec<EngineInterval<'a>>) {
+/// What the pods did since the last cycle.
+pub(super) struct CountedSteps {
+    /// Length of the new steps, seconds.
+    pub(super) passed: f64,
+    /// Those of warm engines.
+    pub(super) intervals: Vec<EngineInterval>,
+    /// Variant of each pod of the memory. `None`: the pod is gone.
+    pub(super) variants: Vec<Option<usize>>,
+}
+
+/// Adds the steps since the last cycle.
+pub(super) fn update(model: &ModelView, memory: &mut ThroughputMemory) -> CountedSteps {
     let mut elapsed = seconds(memory.age);
     let is_new = memory.pods.is_empty() && memory.arrivals.is_empty() || elapsed > MAX_PAUSE;
     if is_new {
@@ -77,14 +85,12 @@ pub(super) fn update<'a>(
         steps: to_u32(steps),
         rest,
         usual: (!is_new).then_some(usual),
-        receives: model.variants.iter().map(|v| v.variant.role != Some(Role::Decode)).collect(),
         arrived: [0.0; STEPS],
         completed: [0.0; WARM_UP_STEPS],
         intervals: Vec::new(),
-        ages: Vec::new(),
     };
     let had_pods = !memory.pods.is_empty();
-    count_pods(model, memory, passed, &mut counter);
+    let variants = count_pods(model, memory, passed, &mut counter);
     append_steps(&mut memory.arrivals, &counter.arrived, counter.steps);
     append_steps(&mut memory.completed, &counter.completed, counter.steps);
     count_scheduler_queue(model, memory, steps);
@@ -97,7 +103,7 @@ pub(super) fn update<'a>(
         // After so long the next counters are not those of new pods.
         memory.arrivals.clear();
     }
-    (passed, counter.intervals)
+    CountedSteps { passed, intervals: counter.intervals, variants }
 }
 
 /// Counted plus assumed arrivals of each step, oldest first. Assumed arrivals do not raise a step above the one before:
@@ -133,7 +139,7 @@ pub(super) fn held_by_gone_pods(model: &ModelView, memory: &ThroughputMemory, wi
     let replicas = model.variants.iter().flat_map(|v| &v.variant.replicas);
     let present: BTreeSet<&str> = replicas.map(|replica| replica.pod.as_str()).collect();
     let recent = memory.pods.iter().filter(|pod| seconds(pod.last.age) <= within);
-    let gone = recent.filter(|pod| !present.contains(pod.pod.as_str()));
+    let gone = recent.filter(|pod| !present.contains(&*pod.pod));
     gone.map(|pod| pod.last.running.get() + pod.last.waiting.get()).sum()
 }
 
@@ -142,21 +148,24 @@ fn oldest_scrape(model: &ModelView) -> f64 {
     work.map(|s| seconds(s.age)).fold(0.0, f64::max)
 }
 
-/// Counts each pod since its last scrape. A pod that is gone is dropped after [`MAX_PAUSE`].
-fn count_pods<'a>(
-    model: &ModelView<'a>,
+/// Counts each pod since its last scrape, and returns the variant of each. A pod that is gone is dropped after
+/// [`MAX_PAUSE`].
+fn count_pods(
+    model: &ModelView,
     memory: &mut ThroughputMemory,
     passed: f64,
-    counter: &mut StepCounter<'a>,
-) {
+    counter: &mut StepCounter,
+) -> Vec<Option<usize>> {
     let replicas = model.variants.iter().map(|v| v.variant.replicas.len()).sum();
-    let mut present: Vec<(usize, &'a Replica)> = Vec::with_capacity(replicas);
+    let mut present: Vec<(usize, &Replica)> = Vec::with_capacity(replicas);
     for (variant, view) in model.variants.iter().enumerate() {
         present.extend(view.variant.replicas.iter().map(|replica| (variant, replica)));
     }
     present.sort_by(|(_, a), (_, b)| a.pod.cmp(&b.pod));
     present.dedup_by(|(_, a), (_, b)| a.pod == b.pod);
-    let mut pods = Vec::with_capacity(present.len());
+    counter.intervals.reserve(present.len());
+    let mut list =
+        PodList { pods: Vec::with_capacity(present.len()), variants: Vec::with_capacity(present.len()) };
     let aged = |mut pod: PodHistory| {
         pod.last.age = to_duration(seconds(pod.last.age) + passed);
         pod
@@ -164,15 +173,50 @@ fn count_pods<'a>(
     let gone = |pod| PodHistory { arrived: Amount::default(), ..aged(pod) };
     let mut known = std::mem::take(&mut memory.pods).into_iter().peekable();
     for (variant, replica) in present {
-        while let Some(pod) = known.next_if(|k| k.pod < replica.pod) {
-            pods.push(gone(pod));
+        let name = replica.pod.as_str();
+        while let Some(pod) = known.next_if(|k| *k.pod < *name) {
+            list.push(gone(pod), None);
         }
-        let pod = known.next_if(|k| k.pod == replica.pod).map(aged);
-        pods.extend(counter.count_pod(variant, replica, pod));
+        let pod = known.next_if(|k| *k.pod == *name).map(aged);
+        let index = list.pods.len();
+        let receives = model.variants[variant].variant.role != Some(Role::Decode);
+        let counted = counter.count_pod(PresentPod { replica, variant, index, receives }, pod);
+        if counted.is_some_and(|pod| !list.push(pod, Some(variant))) {
+            counter.intervals.retain(|interval| interval.pod < index);
+        }
     }
-    pods.extend(known.map(gone));
-    pods.retain(|p| seconds(p.last.age) <= MAX_PAUSE);
-    memory.pods = pods;
+    for pod in known {
+        list.push(gone(pod), None);
+    }
+    memory.pods = list.pods;
+    list.variants
+}
+
+#[derive(Clone, Copy)]
+struct PresentPod<'a> {
+    replica: &'a Replica,
+    variant: usize,
+    /// Among the pods of the memory.
+    index: usize,
+    /// Requests arrive at it, and not only from prefill pods.
+    receives: bool,
+}
+
+struct PodList {
+    pods: Vec<PodHistory>,
+    variants: Vec<Option<usize>>,
+}
+
+impl PodList {
+    /// False: it was not scraped for too long.
+    fn push(&mut self, pod: PodHistory, variant: Option<usize>) -> bool {
+        let is_kept = seconds(pod.last.age) <= MAX_PAUSE;
+        if is_kept {
+            self.pods.push(pod);
+            self.variants.push(variant);
+        }
+        is_kept
+    }
 }
 
 /// Spreads the change of the queue over the new steps.
@@ -260,61 +304,50 @@ fn cancelled(sample: &WorkSample) -> f64 {
 }
 
 /// Ages are relative to the end of the newest step.
-struct StepCounter<'a> {
+struct StepCounter {
     steps: u32,
     /// Time since the end of the newest step, seconds.
     rest: f64,
     /// Arrivals of a usual pod per step. `None`: no earlier step, so counters of pods have an unknown age.
     usual: Option<f64>,
-    /// Whether requests arrive at the pods of each variant.
-    receives: Vec<bool>,
     /// Newest step first.
     arrived: [f64; STEPS],
     /// Newest step first.
     completed: [f64; WARM_UP_STEPS],
-    intervals: Vec<EngineInterval<'a>>,
-    /// Ages of a pod's samples at the end of the newest step, seconds. Kept for its allocation.
-    ages: Vec<f64>,
+    intervals: Vec<EngineInterval>,
 }
 
-impl<'a> StepCounter<'a> {
-    fn count_pod(
-        &mut self,
-        variant: usize,
-        replica: &'a Replica,
-        known: Option<PodHistory>,
-    ) -> Option<PodHistory> {
-        let mut known = known;
+impl StepCounter {
+    fn count_pod<'a>(&mut self, pod: PresentPod<'a>, known: Option<PodHistory>) -> Option<PodHistory> {
+        let (mut known, scrapes) = (known, &pod.replica.work);
         // Without earlier steps, counting starts with the scrapes before the first step.
         let moments = self.steps + u32::from(self.usual.is_none());
-        let mut ages = std::mem::take(&mut self.ages);
-        ages.clear();
-        ages.extend(replica.work.iter().map(|sample| seconds(sample.age) - self.rest));
+        let rest = self.rest;
+        let with_age = |sample: &'a WorkSample| (sample, seconds(sample.age) - rest);
         for ago in (0..moments).rev() {
             let existed = |age: &f64| *age >= f64::from(ago) * STEP - SAME_SCRAPE;
-            let samples = replica.work.iter().zip(ages.iter().copied()).filter(|(_, age)| existed(age));
+            let samples = scrapes.iter().map(with_age).filter(|(_, age)| existed(age));
             let Some((sample, age)) = samples.min_by(|a, b| a.1.total_cmp(&b.1)) else { continue };
             match &mut known {
-                None => known = Some(self.first_sample(&replica.pod, sample, age, variant)),
-                Some(pod) if age <= seconds(pod.last.age) - SAME_SCRAPE => {
-                    let interval = self.next_sample(pod, (sample, age.max(0.0)), variant, replica);
+                None => known = Some(self.first_sample(pod, sample, age)),
+                Some(history) if age <= seconds(history.last.age) - SAME_SCRAPE => {
+                    let interval = self.next_sample(pod, history, sample, age.max(0.0));
                     self.intervals.extend(interval);
                 }
                 Some(_) => {}
             }
         }
-        self.ages = ages;
         known
     }
 
     /// Starts the history of a pod. Its arrivals since the start of its server count in one step.
-    fn first_sample(&mut self, pod: &str, sample: &WorkSample, age: f64, variant: usize) -> PodHistory {
-        let is_counted = self.usual.is_some() && self.receives[variant];
+    fn first_sample(&mut self, pod: PresentPod<'_>, sample: &WorkSample, age: f64) -> PodHistory {
+        let is_counted = self.usual.is_some() && pod.receives;
         let arrived = if is_counted { self.arrived_since_start(sample, STEP).arrived } else { 0.0 };
         let age = age.max(0.0);
         spread_over_steps(&mut self.arrived, arrived / STEP, Ages { from: age + STEP, to: age });
         PodHistory {
-            pod: pod.to_owned(),
+            pod: pod.replica.pod.as_str().into(),
             last: WorkSample { age: to_duration(age), ..*sample },
             steps: 0,
             arrived: amount(arrived),
@@ -342,39 +375,40 @@ impl<'a> StepCounter<'a> {
     /// `None`: the server is not warm, or the last sample is too old.
     fn next_sample(
         &mut self,
-        pod: &mut PodHistory,
-        (sample, age): (&WorkSample, f64),
-        variant: usize,
-        replica: &'a Replica,
-    ) -> Option<EngineInterval<'a>> {
+        pod: PresentPod<'_>,
+        history: &mut PodHistory,
+        sample: &WorkSample,
+        age: f64,
+    ) -> Option<EngineInterval> {
+        let PresentPod { replica, variant, index, receives } = pod;
         let engines = replica.engines();
-        let old = std::mem::replace(&mut pod.last, WorkSample { age: to_duration(age), ..*sample });
+        let old = std::mem::replace(&mut history.last, WorkSample { age: to_duration(age), ..*sample });
         let from = seconds(old.age);
         let length = from - age;
         let is_restarted = sample.has_restarted_since(&old);
-        let before = if is_restarted { 0.0 } else { pod.cancelled.get() };
-        pod.cancelled = amount(before.max(cancelled(sample)));
-        let counted = if !self.receives[variant] {
+        let before = if is_restarted { 0.0 } else { history.cancelled.get() };
+        history.cancelled = amount(before.max(cancelled(sample)));
+        let counted = if !receives {
             CountedRequests::default()
         } else if is_restarted {
             self.arrived_since_start(sample, length)
         } else {
-            CountedRequests::between(&old, sample, pod.cancelled.get() - before)
+            CountedRequests::between(&old, sample, history.cancelled.get() - before)
         };
         let (arrived, completed) = (counted.arrived / length, counted.completed / length);
         let ages = Ages { from, to: age };
         spread_over_steps(&mut self.arrived, arrived, ages);
         spread_over_steps(&mut self.completed, completed, ages);
-        pod.arrived = amount(to_finite(arrived * STEP));
+        history.arrived = amount(to_finite(arrived * STEP));
         if is_restarted {
-            (pod.steps, pod.token_rate, pod.pace) = (0, Amount::default(), None);
+            (history.steps, history.token_rate, history.pace) = (0, Amount::default(), None);
             return None;
         }
-        pod.steps = pod.steps.saturating_add(to_u32((length / STEP).round()).max(1));
+        history.steps = history.steps.saturating_add(to_u32((length / STEP).round()).max(1));
         let grown = |of: fn(&WorkSample) -> Amount| (of(sample).get() - of(&old).get()).max(0.0) / engines;
         let interval = EngineInterval {
             variant,
-            pod: &replica.pod,
+            pod: index,
             seconds: length,
             running_before: old.running.get() / engines,
             running_after: sample.running.get() / engines,
@@ -389,7 +423,7 @@ impl<'a> StepCounter<'a> {
             kv: replica.kv.map_or(0.0, f64::from),
             is_queueing: old.waiting.get() > 0.0 && sample.waiting.get() > 0.0,
         };
-        pod.token_rate = amount(interval.generated * engines / length);
-        (pod.steps as usize > WARM_UP_STEPS && length <= 8.0 * STEP).then_some(interval)
+        history.token_rate = amount(interval.generated * engines / length);
+        (history.steps as usize > WARM_UP_STEPS && length <= 8.0 * STEP).then_some(interval)
     }
 }

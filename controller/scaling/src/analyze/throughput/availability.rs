@@ -14,7 +14,7 @@ const NOTABLE_AVAILABILITY: f64 = 0.95;
 const MIN_AVAILABILITY: f64 = 0.5;
 
 /// Moves the mean time between two scrapes.
-pub(super) fn record_interval(memory: &mut ThroughputMemory, intervals: &[EngineInterval<'_>]) {
+pub(super) fn record_interval(memory: &mut ThroughputMemory, intervals: &[EngineInterval]) {
     let Some(now) = mean(intervals.iter().map(|interval| interval.seconds)) else { return };
     let before = memory.scrape_interval.get();
     let weight = if before > 0.0 { INTERVAL_WEIGHT } else { 1.0 };

@@ -17,14 +17,14 @@ const MAX_SCORE: u32 = 12;
 const TOLERANCE: f64 = 0.05;
 
 /// Prompts of a prefill pod wait for its tokens per step, not for a place.
-pub(super) fn update<'a>(curve: &mut Curve, intervals: impl Iterator<Item = &'a EngineInterval<'a>>) {
+pub(super) fn update<'a>(curve: &mut Curve, intervals: impl Iterator<Item = &'a EngineInterval>) {
     if curve.role != Some(Role::Prefill) {
         intervals.for_each(|interval| add(&mut curve.ceiling, interval));
     }
 }
 
 /// Prompts that wait for other reasons show any number of running sequences: then scrapes below the ceiling outweigh.
-fn add(ceiling: &mut Ceiling, interval: &EngineInterval<'_>) {
+fn add(ceiling: &mut Ceiling, interval: &EngineInterval) {
     let running = interval.running_after;
     let is_full = interval.waiting >= WAITING && interval.kv < FULL_KV;
     let seqs = ceiling.seqs.get();

@@ -1,8 +1,6 @@
 //! What replicas demonstrably do: a slow replica does not set the throughput of the others, the planned throughput is not
 //! below what they serve, and an objective below the time of an empty step is out of reach.
 
-use std::collections::BTreeSet;
-
 use super::arrivals::EngineInterval;
 use super::capacity::RequestShape;
 use super::engine_speed::EngineSpeed;
@@ -24,38 +22,31 @@ const FIT_ERROR: f64 = 1.1;
 /// An objective is within reach again from this multiple of an empty step.
 const REACH_AGAIN: f64 = 1.1;
 
-/// Records how long the steps of each pod take. `pods` are sorted.
-pub(super) fn record_paces(pods: &mut [PodHistory], measurements: &[Measurement<'_>]) {
-    for Measurement { pod: name, pace, .. } in measurements {
-        let Ok(i) = pods.binary_search_by(|pod| pod.pod.as_str().cmp(name)) else { continue };
+/// Records how long the steps of each pod take.
+pub(super) fn record_paces(pods: &mut [PodHistory], measurements: &[Measurement]) {
+    for Measurement { pod, pace, .. } in measurements {
         let Some(pace) = *pace else { continue };
-        let before = pods[i].pace.map_or(pace, f64::from);
-        pods[i].pace = Some(amount(before + PACE_WEIGHT * (pace - before)));
+        let before = pods[*pod].pace.map_or(pace, f64::from);
+        pods[*pod].pace = Some(amount(before + PACE_WEIGHT * (pace - before)));
     }
 }
 
-/// Slow ones of these pods. The reference is the median, of an even number the faster one: two pods have no median.
-pub(super) fn slow_pods<'a>(
-    pods: &[PodHistory],
-    of_curve: impl Iterator<Item = &'a str>,
-) -> BTreeSet<&'a str> {
-    let pace = |name: &'a str| {
-        let i = pods.binary_search_by(|pod| pod.pod.as_str().cmp(name)).ok()?;
-        Some((name, pods[i].pace?.get()))
-    };
-    let paces: Vec<(&str, f64)> = of_curve.filter_map(pace).collect();
-    let mut sorted: Vec<f64> = paces.iter().map(|(_, pace)| *pace).collect();
-    sorted.sort_by(f64::total_cmp);
-    let Some(reference) = sorted.get(sorted.len().saturating_sub(1) / 2).copied() else {
-        return BTreeSet::new();
-    };
-    paces.into_iter().filter(|(_, pace)| *pace > SLOW * reference).map(|(name, _)| name).collect()
+/// Marks the slow ones of the pods of a curve. The reference is the median, of an even number the faster one: two pods have
+/// no median.
+pub(super) fn mark_slow(pods: &mut [PodHistory], is_of_curve: impl Fn(usize) -> bool) {
+    let with_pace = |(i, pod): (usize, &PodHistory)| pod.pace.filter(|_| is_of_curve(i)).map(f64::from);
+    let mut paces: Vec<f64> = pods.iter().enumerate().filter_map(with_pace).collect();
+    paces.sort_by(f64::total_cmp);
+    let Some(reference) = paces.get(paces.len().saturating_sub(1) / 2) else { return };
+    for (_, pod) in pods.iter_mut().enumerate().filter(|(i, _)| is_of_curve(*i)) {
+        pod.is_slow = pod.pace.is_some_and(|pace| pace.get() > SLOW * reference);
+    }
 }
 
 /// `objective`: seconds. An engine whose tokens came in time shows that it is within reach.
 pub(super) fn update_reach<'a>(
     curve: &mut Curve,
-    intervals: impl Iterator<Item = &'a EngineInterval<'a>>,
+    intervals: impl Iterator<Item = &'a EngineInterval>,
     objective: Option<f64>,
 ) {
     let Some(objective) = objective.filter(|_| curve.role != Some(Role::Prefill)) else {
@@ -72,7 +63,7 @@ pub(super) fn update_reach<'a>(
 }
 
 /// Mean seconds between two tokens.
-fn token_gap(interval: &EngineInterval<'_>) -> Option<f64> {
+fn token_gap(interval: &EngineInterval) -> Option<f64> {
     (interval.gaps > 0.0).then(|| interval.gap_seconds / interval.gaps)
 }
 
@@ -82,22 +73,22 @@ pub(super) fn record_proven<'a>(
     curve: &mut Curve,
     engine: &EngineSpeed,
     shape: RequestShape,
-    intervals: impl Iterator<Item = &'a EngineInterval<'a>>,
+    intervals: impl Iterator<Item = &'a EngineInterval>,
     objective: Option<f64>,
     steps: f64,
 ) {
     let Times { a, b, c } = engine.times;
     let objective = objective.filter(|_| !curve.itl_out_of_reach);
     // Tokens come fast while no prompt is computed between them.
-    let has_prompts = |interval: &EngineInterval<'_>| {
+    let has_prompts = |interval: &EngineInterval| {
         interval.prompt * shape.output >= PROMPT_SHARE * shape.computed * interval.generated
     };
-    let is_met = |interval: &&EngineInterval<'_>| {
+    let is_met = |interval: &&EngineInterval| {
         objective.is_none_or(|objective| {
             has_prompts(interval) && token_gap(interval).is_some_and(|gap| gap <= objective)
         })
     };
-    let busy = |interval: &EngineInterval<'_>| {
+    let busy = |interval: &EngineInterval| {
         (interval.prompt * c + interval.generated * (b + a / engine.running)) / interval.seconds
     };
     let shares: Vec<f64> = intervals.filter(is_met).map(busy).collect();

@@ -173,7 +173,7 @@ pub(super) fn engines_per_replica(view: &VariantView) -> f64 {
 /// Requests per second, from the generated tokens.
 fn observed_throughput(view: &VariantView, memory: &ThroughputMemory, shape: RequestShape) -> Option<f64> {
     let rate = |s: &Sample| {
-        let i = memory.pods.binary_search_by(|p| p.pod.as_str().cmp(&s.replica.pod)).ok()?;
+        let i = memory.pods.binary_search_by(|p| (*p.pod).cmp(&s.replica.pod)).ok()?;
         memory.pods.get(i).filter(|p| p.steps > 1).map(|p| p.token_rate.get())
     };
     let rates: Vec<f64> = view.counted.iter().filter_map(rate).collect();

@@ -1,14 +1,12 @@
 //! What the counters of a cycle show: intervals of engines, their curves, and slow replicas.
 
-use std::collections::BTreeSet;
-
 use wva_crds::names::UNRESOLVED_ACCELERATOR;
 
-use super::arrivals::{EngineInterval, STEP};
+use super::arrivals::{CountedSteps, EngineInterval, STEP};
 use super::capacity::RequestShape;
 use super::engine_speed::EngineSpeed;
 use super::{ceiling, demonstrated, learning};
-use crate::snapshot::{Curve, Lateness, ThroughputMemory, Variant};
+use crate::snapshot::{Curve, Lateness, PodHistory, ThroughputMemory, Variant};
 use crate::units::{seconds, to_u32};
 use crate::view::{ModelView, VariantView};
 
@@ -18,34 +16,37 @@ const CURVE_RETENTION_SECONDS: f64 = 86_400.0;
 const LATE_SHARE: f64 = 0.1;
 
 /// What the counters of this cycle show.
-pub(super) struct CycleEvidence<'a> {
+pub(super) struct CycleEvidence {
     /// Index of the curve of each variant.
     pub(super) curves: Vec<usize>,
-    intervals: Vec<EngineInterval<'a>>,
+    intervals: Vec<EngineInterval>,
     /// Length of the new steps, seconds.
     passed: f64,
-    slow: BTreeSet<&'a str>,
 }
 
-impl<'a> CycleEvidence<'a> {
+impl CycleEvidence {
     /// Steps since the last cycle.
     pub(super) fn new_steps(&self) -> usize {
         to_u32(self.passed / STEP) as usize
     }
 
     /// Intervals of a curve without those of slow pods.
-    fn of_curve(&self, curve: usize) -> impl Iterator<Item = &EngineInterval<'a>> {
-        self.intervals.iter().filter(move |i| self.curves[i.variant] == curve && !self.slow.contains(i.pod))
+    fn of_curve<'a>(
+        &'a self,
+        curve: usize,
+        pods: &'a [PodHistory],
+    ) -> impl Iterator<Item = &'a EngineInterval> {
+        self.intervals.iter().filter(move |i| self.curves[i.variant] == curve && !pods[i.pod].is_slow)
     }
 }
 
-/// Learns from the intervals of a cycle, `passed` seconds after the last one.
-pub(super) fn update_curves<'a>(
-    model: &ModelView<'a>,
+/// Learns from the intervals of a cycle.
+pub(super) fn update_curves(
+    model: &ModelView,
     memory: &mut ThroughputMemory,
-    intervals: Vec<EngineInterval<'a>>,
-    passed: f64,
-) -> CycleEvidence<'a> {
+    counted: CountedSteps,
+) -> CycleEvidence {
+    let CountedSteps { passed, intervals, variants } = counted;
     let matches = |c: &Curve, v: &VariantView| is_curve_of(c, v.variant);
     memory.curves.retain(|c| {
         seconds(c.quiet) <= CURVE_RETENTION_SECONDS || model.variants.iter().any(|v| matches(c, v))
@@ -60,21 +61,19 @@ pub(super) fn update_curves<'a>(
         });
         of_variant.push(curve);
     }
-    let mut evidence = CycleEvidence { curves: of_variant, intervals, passed, slow: BTreeSet::new() };
+    let evidence = CycleEvidence { curves: of_variant, intervals, passed };
     let itl = itl_objective(model);
+    let pods = &mut memory.pods;
+    pods.iter_mut().for_each(|pod| pod.is_slow = false);
     for (i, curve) in memory.curves.iter_mut().enumerate() {
-        let measurements = learning::measure(curve, evidence.of_curve(i));
-        demonstrated::record_paces(&mut memory.pods, &measurements);
-        let variants = model.variants.iter().zip(&evidence.curves).filter(|(_, curve)| **curve == i);
-        let pods = variants.flat_map(|(view, _)| &view.variant.replicas).map(|r| r.pod.as_str());
-        evidence.slow.extend(demonstrated::slow_pods(&memory.pods, pods));
-        let healthy = measurements.into_iter().filter(|m| !evidence.slow.contains(m.pod));
-        learning::update(curve, healthy, passed);
-        ceiling::update(curve, evidence.of_curve(i));
-        demonstrated::update_reach(curve, evidence.of_curve(i), itl);
-    }
-    for pod in &mut memory.pods {
-        pod.is_slow = evidence.slow.contains(pod.pod.as_str());
+        let measurements = learning::measure(curve, evidence.of_curve(i, pods));
+        demonstrated::record_paces(pods, &measurements);
+        demonstrated::mark_slow(pods, |pod| {
+            variants[pod].is_some_and(|variant| evidence.curves[variant] == i)
+        });
+        learning::update(curve, measurements.iter().filter(|m| !pods[m.pod].is_slow), passed);
+        ceiling::update(curve, evidence.of_curve(i, pods));
+        demonstrated::update_reach(curve, evidence.of_curve(i, pods), itl);
     }
     evidence
 }
@@ -94,7 +93,7 @@ pub(super) fn is_curve_of(curve: &Curve, variant: &Variant) -> bool {
 pub(super) fn record_proven(
     model: &ModelView,
     memory: &mut ThroughputMemory,
-    evidence: &CycleEvidence<'_>,
+    evidence: &CycleEvidence,
     engines: &[EngineSpeed],
     shape: RequestShape,
 ) {
@@ -110,7 +109,7 @@ pub(super) fn record_proven(
                 curve,
                 engine,
                 shape,
-                evidence.of_curve(i).filter(|_| !is_late),
+                evidence.of_curve(i, &memory.pods).filter(|_| !is_late),
                 objective,
                 steps,
             );

@@ -76,8 +76,8 @@ pub(super) fn new_curve(accelerator: &str, engine_args: &[String], estimate: Opt
     let prior = estimate.map_or(PRIOR, |k| clamped([k.times.a, k.times.b, k.times.c].map(f64::from)));
     let [a, b, c] = prior.map(amount);
     Curve {
-        accelerator: accelerator.to_owned(),
-        engine_args: engine_args.join(" "),
+        accelerator: accelerator.into(),
+        engine_args: engine_args.join(" ").into(),
         prior: StepTimes { a, b, c },
         samples: estimate.map_or_else(Amount::default, |k| k.samples),
         ratio: amount(1.0),
@@ -86,12 +86,12 @@ pub(super) fn new_curve(accelerator: &str, engine_args: &[String], estimate: Opt
 }
 
 pub(super) fn matches(curve: &Curve, accelerator: &str, engine_args: &[String]) -> bool {
-    let mut rest = Some(curve.engine_args.as_str());
+    let mut rest = Some(&*curve.engine_args);
     for (i, arg) in engine_args.iter().enumerate() {
         rest = rest.and_then(|rest| if i == 0 { Some(rest) } else { rest.strip_prefix(' ') });
         rest = rest.and_then(|rest| rest.strip_prefix(arg.as_str()));
     }
-    curve.accelerator == accelerator && rest == Some("")
+    *curve.accelerator == *accelerator && rest == Some("")
 }
 
 fn clamped(times: [f64; 3]) -> [f64; 3] {
@@ -107,27 +107,26 @@ fn prior(curve: &Curve) -> [f64; 3] {
 }
 
 /// What an interval of an engine shows.
-pub(super) struct Measurement<'a> {
-    pub(super) pod: &'a str,
-    equations: Vec<Equation>,
+pub(super) struct Measurement {
+    /// Index among the pods of the memory.
+    pub(super) pod: usize,
+    equations: [Option<Equation>; 2],
     /// Measured by expected time. `None`: it shows nothing.
     pub(super) pace: Option<f64>,
 }
 
 /// Compares the intervals with the curve.
-pub(super) fn measure<'a, 'b>(
+pub(super) fn measure<'a>(
     curve: &Curve,
-    intervals: impl Iterator<Item = &'b EngineInterval<'a>>,
-) -> Vec<Measurement<'a>>
-where
-    'a: 'b,
-{
+    intervals: impl Iterator<Item = &'a EngineInterval>,
+) -> Vec<Measurement> {
     let fitted = fitted_times(curve);
     let rule = EquationRule::of(curve);
-    let measurement = |interval: &EngineInterval<'a>| {
-        let equations: Vec<Equation> = rule.equations(interval, fitted).collect();
-        let measured: f64 = equations.iter().map(|equation| equation.measured).sum();
-        let expected: f64 = equations.iter().map(|equation| equation.expected(fitted)).sum();
+    let measurement = |interval: &EngineInterval| {
+        let equations = rule.equations(interval, fitted);
+        let usable = || equations.iter().flatten();
+        let measured: f64 = usable().map(|equation| equation.measured).sum();
+        let expected: f64 = usable().map(|equation| equation.expected(fitted)).sum();
         let pace = (expected > 0.0).then(|| (measured / expected).clamp(0.01, 100.0));
         Measurement { pod: interval.pod, equations, pace }
     };
@@ -137,20 +136,19 @@ where
 /// `elapsed`: seconds since the last update.
 pub(super) fn update<'a>(
     curve: &mut Curve,
-    measurements: impl Iterator<Item = Measurement<'a>>,
+    measurements: impl Iterator<Item = &'a Measurement> + Clone,
     elapsed: f64,
 ) {
     let fitted = fitted_times(curve);
-    let equations: Vec<Equation> = measurements.flat_map(|measurement| measurement.equations).collect();
-    if equations.is_empty() {
+    let equations = measurements.flat_map(|measurement| measurement.equations.iter().flatten());
+    if reset_if_wrong(curve, equations.clone(), fitted) {
+        for equation in equations {
+            add_equation(curve, equation, fitted);
+        }
+        curve.quiet = to_duration(0.0);
+    } else {
         curve.quiet = to_duration(seconds(curve.quiet) + elapsed);
-        return;
     }
-    reset_if_wrong(curve, &equations, fitted);
-    for equation in &equations {
-        add_equation(curve, equation, fitted);
-    }
-    curve.quiet = to_duration(0.0);
 }
 
 /// Which equations the intervals of a curve give.
@@ -167,13 +165,13 @@ impl EquationRule {
             None => Self::Whole,
             Some(Role::Decode) => Self::Decode,
             Some(Role::Prefill) => {
-                let args = EngineArgs::on(&curve.accelerator, std::slice::from_ref(&curve.engine_args));
+                let args = EngineArgs::on(&curve.accelerator, &[curve.engine_args.to_string()]);
                 Self::Prefill(args.batched_tokens())
             }
         }
     }
 
-    fn equations(&self, interval: &EngineInterval<'_>, fitted: Times) -> impl Iterator<Item = Equation> {
+    fn equations(&self, interval: &EngineInterval, fitted: Times) -> [Option<Equation>; 2] {
         let equations = match self {
             Self::Whole => equations(interval, fitted),
             Self::Prefill(batch) => [prompt_equation(interval, *batch), None],
@@ -183,15 +181,23 @@ impl EquationRule {
             }
         };
         // A hanging engine uses time without work.
-        equations.into_iter().flatten().filter(move |equation| equation.expected(fitted) > 0.0)
+        equations.map(|equation| equation.filter(|equation| equation.expected(fitted) > 0.0))
     }
 }
 
-/// Reduces the weight of the past, and scales the prior by the same ratio: usually all three times deviate together.
-fn reset_if_wrong(curve: &mut Curve, equations: &[Equation], fitted: Times) {
+/// Reduces the weight of the past, and scales the prior by the same ratio: usually all three times deviate together. False:
+/// there is no equation.
+fn reset_if_wrong<'a>(
+    curve: &mut Curve,
+    equations: impl Iterator<Item = &'a Equation>,
+    fitted: Times,
+) -> bool {
     let ratio = |e: &Equation| (e.measured / e.expected(fitted).max(f64::MIN_POSITIVE)).clamp(0.01, 100.0);
     // The median: one faulty engine of many must not decide.
-    let mut ratios: Vec<f64> = equations.iter().map(ratio).collect();
+    let mut ratios: Vec<f64> = equations.map(ratio).collect();
+    if ratios.is_empty() {
+        return false;
+    }
     ratios.sort_by(f64::total_cmp);
     let median = f64::midpoint(ratios[(ratios.len() - 1) / 2], ratios[ratios.len() / 2]);
     let before = curve.ratio.get().clamp(0.01, 100.0);
@@ -203,6 +209,7 @@ fn reset_if_wrong(curve: &mut Curve, equations: &[Equation], fitted: Times) {
         change_prior(curve, old, new);
         curve.ratio = amount(1.0);
     }
+    true
 }
 
 /// Converts the sums to units of the new prior, and reduces their weight.
@@ -220,7 +227,7 @@ fn change_prior(curve: &mut Curve, old: [f64; 3], new: [f64; 3]) {
 }
 
 /// One equation of a busy engine, up to two of single requests.
-fn equations(interval: &EngineInterval<'_>, fitted: Times) -> [Option<Equation>; 2] {
+fn equations(interval: &EngineInterval, fitted: Times) -> [Option<Equation>; 2] {
     let running = f64::midpoint(interval.running_before, interval.running_after);
     let least = interval.running_before.min(interval.running_after);
     let changed = (interval.running_after - interval.running_before).abs();
@@ -236,7 +243,7 @@ fn equations(interval: &EngineInterval<'_>, fitted: Times) -> [Option<Equation>;
 }
 
 /// All steps, in the share of the time with a running request.
-fn busy_equation(interval: &EngineInterval<'_>, running: f64) -> Equation {
+fn busy_equation(interval: &EngineInterval, running: f64) -> Equation {
     let measured = interval.seconds * (1.0 - (-running).exp());
     let coefficients = [interval.generated / running, interval.generated, interval.prompt];
     Equation { measured, coefficients, scale: BUSY_SCALE }
@@ -244,7 +251,7 @@ fn busy_equation(interval: &EngineInterval<'_>, running: f64) -> Equation {
 
 /// Prompts of single requests. vLLM counts a prompt when it is computed, but its time when the request ends. If these
 /// are different intervals, the equation is unusable.
-fn prefill_equation(interval: &EngineInterval<'_>, running: f64) -> Option<Equation> {
+fn prefill_equation(interval: &EngineInterval, running: f64) -> Option<Equation> {
     let coefficients = [interval.prefills, interval.prefills * running, interval.prompt];
     let measured = interval.prefill_seconds;
     (interval.prompt > 0.0).then_some(Equation { measured, coefficients, scale: SINGLE_SCALE })
@@ -252,7 +259,7 @@ fn prefill_equation(interval: &EngineInterval<'_>, running: f64) -> Option<Equat
 
 /// Tokens of single requests, without the time of other prompts. With speculative decoding one gap covers all tokens of
 /// a step. The first token belongs to the prefill.
-fn token_equation(interval: &EngineInterval<'_>, running: f64, fitted: Times) -> Equation {
+fn token_equation(interval: &EngineInterval, running: f64, fitted: Times) -> Equation {
     let tokens = interval.gaps.max(interval.generated - interval.prefills);
     let without_prompts = (1.0 - fitted.c * interval.prompt / interval.seconds).clamp(0.0, 1.0);
     let coefficients = [tokens, tokens * (1.0 + running), 0.0];

@@ -16,11 +16,11 @@ const SHARE_SECONDS: f64 = 300.0;
 pub(super) fn record_share(
     model: &ModelView,
     memory: &mut ThroughputMemory,
-    intervals: &[EngineInterval<'_>],
+    intervals: &[EngineInterval],
     passed: f64,
 ) {
     // vLLM counts the whole prompt at the decode pod as well.
-    let is_receiving = |i: &&EngineInterval<'_>| model.variants[i.variant].variant.role != Some(Role::Decode);
+    let is_receiving = |i: &&EngineInterval| model.variants[i.variant].variant.role != Some(Role::Decode);
     let (mut computed, mut cached) = (0.0, 0.0);
     for interval in intervals.iter().filter(is_receiving) {
         computed += interval.prompt;
@@ -48,7 +48,7 @@ pub(super) fn computed_share(memory: &ThroughputMemory) -> f64 {
 /// No counter of vLLM shows how long an engine was busy. `prefill_seconds` counts a step once for each prompt in it, so
 /// by Little's law it shows the mean number of prompts inside: the busy share of an idle engine, the prompts in a step
 /// of a full one. Between both it is interpolated.
-pub(super) fn prompt_equation(interval: &EngineInterval<'_>, batch: f64) -> Option<Equation> {
+pub(super) fn prompt_equation(interval: &EngineInterval, batch: f64) -> Option<Equation> {
     if interval.prefills < 1.0 || interval.prompt <= 0.0 {
         return None;
     }

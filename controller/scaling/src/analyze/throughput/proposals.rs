@@ -109,7 +109,7 @@ impl ThroughputVerdict {
     fn note_obstacles(&self, model: &ModelView, i: usize, draft: &mut Draft) {
         let learned = model.learned.iter().flat_map(|learned| &learned.pods);
         let of_variant = |pod: &str| model.variants[i].variant.replicas.iter().any(|r| r.pod == pod);
-        let slow = learned.filter(|pod| pod.is_slow && of_variant(&pod.pod)).map(|pod| pod.pod.clone());
+        let slow = learned.filter(|pod| pod.is_slow && of_variant(&pod.pod)).map(|pod| pod.pod.to_string());
         let pods: Vec<String> = slow.collect();
         if !pods.is_empty() {
             draft.note(Stage::Analyze, Reason::SlowReplicas { pods });

@@ -8,12 +8,6 @@ use crate::view::{ModelView, Sample};
 
 const NORMAL_QUEUE: f64 = 2.0;
 
-/// Requests in the newest scrape; without counters, the maximum of the last minute.
-pub(super) fn waiting_requests(sample: &Sample) -> f64 {
-    let newest = sample.replica.work.iter().min_by_key(|w| w.age);
-    newest.map_or(sample.queue, |w| w.waiting.get())
-}
-
 /// Requests per second that drain the queues within `drain` seconds. The queue of a replica adds at most the throughput
 /// of one.
 pub(super) fn backlog_rate(
@@ -48,7 +42,7 @@ pub(super) fn pod_backlog_rate(
     let mut sum = 0.0;
     for ((view, engine), rate) in model.variants.iter().zip(engines).zip(per_replica) {
         let work = engine.work / engines_per_replica(view);
-        let replicas = |s: &Sample| ((waiting_requests(s) - NORMAL_QUEUE).max(0.0) * work / drain).min(1.0);
+        let replicas = |s: &Sample| ((s.waiting - NORMAL_QUEUE).max(0.0) * work / drain).min(1.0);
         sum += view.counted.iter().map(replicas).sum::<f64>() * rate;
     }
     to_finite(sum)
@@ -57,7 +51,7 @@ pub(super) fn pod_backlog_rate(
 /// Waiting time of a request at the end of the horizon, seconds: the present queues, plus arrivals beyond the full
 /// throughput `full` until then.
 pub(super) fn waiting_time(model: &ModelView, forecast: ArrivalForecast, full: f64) -> f64 {
-    let at_pods = model.variants.iter().flat_map(|v| &v.counted).map(waiting_requests).sum::<f64>();
+    let at_pods = model.variants.iter().flat_map(|v| &v.counted).map(|s| s.waiting).sum::<f64>();
     let queue = at_pods + picker_queue(model) + (forecast.expected - full) * forecast.horizon;
     to_finite(queue.max(0.0) / full.max(f64::MIN_POSITIVE))
 }

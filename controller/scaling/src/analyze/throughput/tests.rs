@@ -22,12 +22,12 @@ fn assert_near(found: f64, expected: f64, tolerance: f64) {
 }
 
 /// Interval of 15 s of a busy engine with these step times.
-fn busy(truth: Times, running: f64, input_by_output: f64) -> EngineInterval<'static> {
+fn busy(truth: Times, running: f64, input_by_output: f64) -> EngineInterval {
     let per_token = truth.a / running + truth.b + truth.c * input_by_output;
     let generated = 15.0 * (1.0 - (-running).exp()) / per_token;
     EngineInterval {
         variant: 0,
-        pod: "p",
+        pod: 0,
         seconds: 15.0,
         running_before: running,
         running_after: running,
@@ -45,7 +45,7 @@ fn busy(truth: Times, running: f64, input_by_output: f64) -> EngineInterval<'sta
 }
 
 /// Interval of 15 s of an engine with single requests.
-fn calm(truth: Times, running: f64, input: f64) -> EngineInterval<'static> {
+fn calm(truth: Times, running: f64, input: f64) -> EngineInterval {
     let step = truth.a + truth.b * (1.0 + running);
     let gaps = (running * 15.0 / step).round();
     EngineInterval {
@@ -69,13 +69,13 @@ const USUAL: Times = Times { a: 0.017, b: 0.000_25, c: 0.000_06 };
 const SHAPE: RequestShape = RequestShape { input: 1000.0, computed: 1000.0, output: 1000.0 };
 
 /// Learns from intervals of healthy engines.
-fn update<'a>(curve: &mut Curve, intervals: impl Iterator<Item = &'a EngineInterval<'a>>, elapsed: f64) {
+fn update<'a>(curve: &mut Curve, intervals: impl Iterator<Item = &'a EngineInterval>, elapsed: f64) {
     let measurements = measure(curve, intervals);
-    learning::update(curve, measurements.into_iter(), elapsed);
+    learning::update(curve, measurements.iter(), elapsed);
 }
 
 /// Learns from one engine.
-fn learn(curve: &mut Curve, interval: &EngineInterval<'_>) {
+fn learn(curve: &mut Curve, interval: &EngineInterval) {
     update(curve, std::iter::once(interval), 15.0);
 }
 
@@ -90,7 +90,7 @@ fn learns_step_times_from_any_prior() {
     for truth in [FAST, SLOW, USUAL] {
         let mut curve = curve();
         let loads = [8.0, 20.0, 60.0, 120.0];
-        let intervals: Vec<EngineInterval<'_>> =
+        let intervals: Vec<EngineInterval> =
             (0..80).map(|i| busy(truth, loads[i % 4], if i % 3 == 0 { 4.0 } else { 0.5 })).collect();
         for interval in &intervals {
             learn(&mut curve, interval);

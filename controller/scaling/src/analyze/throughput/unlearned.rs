@@ -2,7 +2,6 @@
 
 use super::arrivals::{self, STEP};
 use super::engine_speed::EngineSpeed;
-use super::queues::waiting_requests;
 use super::trend::ArrivalForecast;
 use super::{ThroughputVerdict, has_pending, share_of_replicas, total_throughput};
 use crate::snapshot::ThroughputMemory;
@@ -28,7 +27,7 @@ pub(super) fn unlearned_verdict(
     engines: Vec<EngineSpeed>,
     is_overloaded: bool,
 ) -> ThroughputVerdict {
-    let is_hot = |s: &Sample| waiting_requests(s).max(s.queue) >= HOT_WAITING || s.kv >= HOT_KV;
+    let is_hot = |s: &Sample| s.waiting.max(s.queue) >= HOT_WAITING || s.kv >= HOT_KV;
     let hot = share_of_replicas(model, is_hot) > 0.5;
     // Surge pods beyond the base take a part of the load, and are no part of the need.
     let ready =

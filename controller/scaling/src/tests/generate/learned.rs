@@ -28,7 +28,13 @@ pub(super) fn learned_of(
         let last = *replica.work.last()?;
         let last = WorkSample { age: GoDuration::from_secs(5), ..last };
         let is_slow = replica.pod.ends_with('1') && need > 0.0;
-        Some(PodHistory { pod: replica.pod.clone(), last, steps: 9, is_slow, ..PodHistory::default() })
+        Some(PodHistory {
+            pod: replica.pod.as_str().into(),
+            last,
+            steps: 9,
+            is_slow,
+            ..PodHistory::default()
+        })
     };
     let mut pods: Vec<PodHistory> = replicas().filter_map(pod).collect();
     pods.sort_by(|a, b| a.pod.cmp(&b.pod));
@@ -36,8 +42,8 @@ pub(super) fn learned_of(
     let [a, b, c] = [0.02, 0.000_2, 0.000_1].map(figure::<Amount>);
     let curve = |v: &Variant| Curve {
         role: v.role,
-        accelerator: v.accelerator.clone().unwrap_or_else(|| "unresolved".to_owned()),
-        engine_args: v.engine_args.join(" "),
+        accelerator: v.accelerator.as_deref().unwrap_or("unresolved").into(),
+        engine_args: v.engine_args.join(" ").into(),
         prior: StepTimes { a, b, c },
         samples: figure(f64::from(samples)),
         itl_out_of_reach: need > 2.0,

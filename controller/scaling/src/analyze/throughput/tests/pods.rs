@@ -322,7 +322,7 @@ fn requests_moved_to_another_pod_do_not_count_twice() {
 #[test]
 fn curves_without_a_variant_expire_after_a_day() {
     let curve_of = |accelerator: &str, hours: u64| Curve {
-        accelerator: accelerator.to_owned(),
+        accelerator: accelerator.into(),
         quiet: GoDuration::from_secs(3600 * hours),
         ..curve()
     };
@@ -334,6 +334,6 @@ fn curves_without_a_variant_expire_after_a_day() {
         ..ThroughputMemory::default()
     };
     let after = next_memory(Some(before), 15, &[("p", &[(0, 1.0, 1.0)])]);
-    let accelerators: Vec<&str> = after.curves.iter().map(|c| c.accelerator.as_str()).collect();
+    let accelerators: Vec<&str> = after.curves.iter().map(|c| &*c.accelerator).collect();
     assert_eq!(accelerators, ["unresolved", "A100"]);
 }
