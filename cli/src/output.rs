@@ -165,23 +165,28 @@ impl UnreadableFile {
     }
 }
 
+/// An option that cannot be used; the exit code is 2.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(crate) struct WrongOption(#[from] pub(crate) anyhow::Error);
+
 /// What a command looks at does not answer; the exit code is 3.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct NoAnswer(pub(crate) String);
 
-/// Prints the error of a command. The exit code is 2 for an unreadable file, kubeconfig or selector, 3 for a cluster or server that
-/// does not answer, and otherwise 1.
+/// Prints the error of a command. The exit code is 2 for an option that cannot be used and for an unreadable file, kubeconfig or
+/// selector, 3 for a cluster or server that does not answer, and otherwise 1.
 #[must_use]
 pub fn fail(error: &anyhow::Error) -> ExitCode {
     print_error(error);
-    let is_selector = |cause: &(dyn std::error::Error + 'static)| {
-        matches!(cause.downcast_ref(), Some(ListError::Selector { .. }))
+    let is_wrong_usage = |cause: &(dyn std::error::Error + 'static)| {
+        cause.is::<WrongOption>()
+            || cause.is::<UnreadableFile>()
+            || cause.is::<ClientError>()
+            || matches!(cause.downcast_ref(), Some(ListError::Selector { .. }))
     };
-    if error
-        .chain()
-        .any(|cause| cause.is::<UnreadableFile>() || cause.is::<ClientError>() || is_selector(cause))
-    {
+    if error.chain().any(is_wrong_usage) {
         ExitCode::from(crate::WRONG_USAGE)
     } else if is_no_answer(error) {
         ExitCode::from(crate::NOT_SEEN)

@@ -12,7 +12,7 @@ use wva_runtime::prometheus::{ClientError, PrometheusConfig, Query, QueryError, 
 use wva_runtime::tls::TlsFault;
 
 use crate::arguments::{file_option, option, path_value, value, values};
-use crate::output::UnreadableFile;
+use crate::output::{UnreadableFile, WrongOption};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -64,7 +64,13 @@ fn parse_headers(texts: &[&str], has_token: bool) -> anyhow::Result<HeaderMap> {
 pub(super) struct Prometheus(wva_runtime::prometheus::Prometheus);
 
 impl Prometheus {
+    /// # Errors
+    /// [`WrongOption`].
     pub(super) fn from_options(arguments: &ArgMatches) -> anyhow::Result<Option<Self>> {
+        Ok(Self::of(arguments).map_err(WrongOption)?)
+    }
+
+    fn of(arguments: &ArgMatches) -> anyhow::Result<Option<Self>> {
         let Some(url) = value(arguments, "prometheus") else { return Ok(None) };
         Kind::Url.parse(url).context("--prometheus")?;
         let read = |name: &str| {

@@ -99,7 +99,7 @@ fn costs_are_of_gpus_that_were_counted() {
 fn errors_name_file_line_and_option() {
     let scratch = Scratch::new("backtest-errors");
     let header = ["--prometheus", "http://127.0.0.1:1", "--header", "hunter2"];
-    backtest(&header).ends(1).reports(&["--header: no = after the name"]);
+    backtest(&header).ends(2).reports(&["--header: no = after the name"]);
     backtest(&[]).ends(2).reports(&["--prometheus"]);
     backtest(&["--from", &scratch.path("none.jsonl")]).ends(2).reports(&["cannot read"]);
     backtest(&["--prometheus", "ftp://p"]).ends(2).reports(&["--prometheus: \"ftp://p\""]);

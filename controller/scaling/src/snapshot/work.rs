@@ -181,7 +181,8 @@ pub struct NeedPeak {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodHistory {
-    /// Name of the pod. Each cycle copies the memory, and the copies share it.
+    /// Name of the pod.
+    // Each cycle copies the memory: the copies share their names.
     pub pod: Arc<str>,
     /// Last sample.
     pub last: WorkSample,
