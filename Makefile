@@ -41,7 +41,7 @@ test-quick: ## Run formatting, clippy, unit and property tests, and tests on soc
 
 test-long: tools #: Run the nightly tests: laws over 10,000 cases, fuzzing, and every long experiment
 	PROPTEST_CASES=10000 tests/run.sh all
-	$(MAKE) fuzz test-faults test-bad-input test-consumers test-from-zero test-image test-install test-outages test-rollouts test-router test-scale-down test-scaling test-side-by-side test-throughput test-versions test-zero
+	$(MAKE) fuzz test-faults test-bad-input test-consumers test-from-zero test-image test-install test-outages test-recipes test-rollouts test-router test-scale-down test-scaling test-side-by-side test-throughput test-versions test-zero
 
 lint: ## Check formatting, clippy, purity of the pure crates, dependencies between crates
 	@tests/lint.sh

@@ -17,6 +17,8 @@ git add --all
 git -c user.name=walk -c user.email=walk@localhost commit --quiet --no-verify --message base
 export CARGO_TARGET_DIR=$target CARGO_INCREMENTAL=0
 unset WVA_GENERATE
+# Cargo takes what it compiled from the copy for the checkout's own, since it tells packages apart by their path within the workspace.
+trap 'cd "$root" && cargo clean --quiet --workspace' EXIT
 
 fail() { echo "recipes: $*" >&2; exit 1; }
 # after FILE PATTERN TEXT: inserts a line after the first line that matches.

@@ -3,7 +3,10 @@
 mod endpoint;
 mod search;
 
+use std::pin::pin;
+
 use clap::{Arg, ArgMatches, Command};
+use futures::{StreamExt, stream};
 use wva_crds::picker_report::{PickerReport, PickerReports};
 use wva_scaling::Snapshot;
 use wva_scaling::snapshot::SnapshotFile;
@@ -11,6 +14,8 @@ use wva_scaling::snapshot::SnapshotFile;
 pub(super) use endpoint::{DebugEndpoint, DebugResponse};
 
 use crate::arguments::{option, parse_label, value};
+
+const QUERIES_AT_ONCE: usize = 8;
 
 /// Labels of the controller's pods and its Deployment.
 pub(super) const CONTROLLER_PODS: &str = "app.kubernetes.io/name=workload-variant-autoscaler";
@@ -71,9 +76,12 @@ impl<T> Answers<T> {
         endpoints: Vec<DebugEndpoint>,
         query: impl AsyncFn(&DebugEndpoint) -> anyhow::Result<T>,
     ) -> Self {
+        // At once, so that several pods that hang cost one timeout.
+        let asked = stream::iter(&endpoints).map(async |endpoint| (endpoint, query(endpoint).await));
+        let mut answers = pin!(asked.buffered(QUERIES_AT_ONCE));
         let (mut received, mut failures) = (Vec::new(), Vec::new());
-        for endpoint in endpoints {
-            match query(&endpoint).await {
+        while let Some((endpoint, answer)) = answers.next().await {
+            match answer {
                 Ok(answer) => received.push(ControllerAnswer { controller: endpoint.to_string(), answer }),
                 Err(error) => failures.push(format!("{endpoint}: {error:#}")),
             }
@@ -142,4 +150,31 @@ async fn fetch_snapshot(endpoint: &DebugEndpoint) -> anyhow::Result<Snapshot> {
 async fn fetch_pickers(endpoint: &DebugEndpoint) -> anyhow::Result<Vec<PickerReport>> {
     let response = endpoint.get("/pickers").await?.ensure_success()?;
     Ok(serde_json::from_str::<PickerReports>(&response.text)?.pickers)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn pods_that_hang_cost_one_timeout_and_answers_keep_their_order() {
+        let began = Instant::now();
+        let endpoints =
+            ["a:1", "b:1", "c:1", "d:1"].map(|address| DebugEndpoint::Address(address.to_owned()));
+        let answers = Answers::fetch_from(endpoints.into(), async |endpoint| {
+            let seconds = if endpoint.to_string() == "b:1" { 2 } else { 15 };
+            sleep(Duration::from_secs(seconds)).await;
+            anyhow::ensure!(seconds == 2 || endpoint.to_string() == "d:1", "no answer");
+            Ok(seconds)
+        })
+        .await;
+        assert_eq!(began.elapsed(), Duration::from_secs(15));
+        let received: Vec<_> = answers.received.iter().map(|answer| answer.controller.as_str()).collect();
+        assert_eq!(received, ["b:1", "d:1"]);
+        assert_eq!(answers.failures, ["a:1: no answer", "c:1: no answer"]);
+    }
 }

@@ -75,7 +75,7 @@ fn mutable_settings_change_at_once_and_are_reported_once() {
 #[test]
 fn every_mutable_setting_changes_without_a_restart() {
     for setting in SETTINGS.iter().filter(|s| s.in_map && s.mutable) {
-        let other = ["2m", "3m", "4", "debug", "false"].into_iter().find(|text| {
+        let other = ["2m", "3m", "4", "debug", "false", "true"].into_iter().find(|text| {
             setting.kind.parse(text).is_ok_and(|value| Ok(Some(value)) != setting.default_value())
         });
         let mut live = started(&[], &json!({}));

@@ -168,12 +168,17 @@ impl Flow {
     }
 
     pub(super) fn unlearned_sentence(&self) -> String {
+        let busy = if self.need > 0.0 {
+            format!("{} replicas needed", format_short(self.need))
+        } else {
+            // The need does not include requests that wait for the first replica.
+            "at most half of them are now".to_owned()
+        };
         format!(
             "the throughput of a replica is not learned yet ({:.0} samples), so the model grows only while most replicas \
-             are busy: {} req/s arriving, {} replicas needed",
+             are busy: {} req/s arriving, {busy}",
             self.samples,
-            format_short(self.arrivals),
-            format_short(self.need)
+            format_short(self.arrivals)
         )
     }
 }
@@ -241,5 +246,20 @@ impl MissingSignal {
                                     llm-d.ai/role); each role is analyzed separately"
                 .to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unlearned_model_needs_replicas_only_while_most_are_busy() {
+        let end = |need| {
+            let sentence = Flow { arrivals: 3.0, need, ..Flow::default() }.unlearned_sentence();
+            sentence.rsplit_once(", ").map(|(_, end)| end.to_owned())
+        };
+        assert_eq!(end(4.0).as_deref(), Some("4 replicas needed"));
+        assert_eq!(end(0.0).as_deref(), Some("at most half of them are now"));
     }
 }

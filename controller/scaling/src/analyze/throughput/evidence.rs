@@ -64,7 +64,9 @@ pub(super) fn update_curves(
     let evidence = CycleEvidence { curves: of_variant, intervals, passed };
     let itl = itl_objective(model);
     let pods = &mut memory.pods;
-    pods.iter_mut().for_each(|pod| pod.is_slow = false);
+    for pod in pods.iter_mut() {
+        pod.is_slow = false;
+    }
     for (i, curve) in memory.curves.iter_mut().enumerate() {
         let measurements = learning::measure(curve, evidence.of_curve(i, pods));
         demonstrated::record_paces(pods, &measurements);

@@ -185,8 +185,8 @@ impl EquationRule {
     }
 }
 
-/// Reduces the weight of the past, and scales the prior by the same ratio: usually all three times deviate together. False:
-/// there is no equation.
+/// Reduces the weight of the past, and scales the prior by the same ratio: usually all three times deviate together. Returns
+/// false without equations.
 fn reset_if_wrong<'a>(
     curve: &mut Curve,
     equations: impl Iterator<Item = &'a Equation>,

@@ -27,14 +27,8 @@ pub(super) fn learned_of(
     let pod = |replica: &Replica| {
         let last = *replica.work.last()?;
         let last = WorkSample { age: GoDuration::from_secs(5), ..last };
-        let is_slow = replica.pod.ends_with('1') && need > 0.0;
-        Some(PodHistory {
-            pod: replica.pod.as_str().into(),
-            last,
-            steps: 9,
-            is_slow,
-            ..PodHistory::default()
-        })
+        let (name, is_slow) = (&*replica.pod, replica.pod.ends_with('1') && need > 0.0);
+        Some(PodHistory { pod: name.into(), last, steps: 9, is_slow, ..PodHistory::default() })
     };
     let mut pods: Vec<PodHistory> = replicas().filter_map(pod).collect();
     pods.sort_by(|a, b| a.pod.cmp(&b.pod));
