@@ -168,7 +168,7 @@ impl UnreadableFile {
 /// An option that cannot be used; the exit code is 2.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub(crate) struct WrongOption(#[from] pub(crate) anyhow::Error);
+pub(crate) struct WrongOption(pub(crate) anyhow::Error);
 
 /// What a command looks at does not answer; the exit code is 3.
 #[derive(Debug, thiserror::Error)]

@@ -40,7 +40,7 @@ Examples:
   wva webhook-config --namespace wva --controller-instance blue
   wva webhook-config --ca-file ca.crt | kubectl apply --server-side -f -
 
-Exit code: 0 printed, 1 an invalid CA file, 2 wrong usage or an unreadable file.";
+Exit code: 0 printed, 2 wrong usage, or a CA file that cannot be read or used.";
 
 pub(crate) fn command() -> Command {
     let command = Command::new("webhook-config")
@@ -190,6 +190,10 @@ fn api_service(namespace: &str, service: &str, bundle: Option<&[u8]>) -> Value {
 }
 
 fn read_bundle(path: &Path) -> anyhow::Result<Vec<u8>> {
+    Ok(parse_bundle(path).map_err(output::WrongOption)?)
+}
+
+fn parse_bundle(path: &Path) -> anyhow::Result<Vec<u8>> {
     let file = path.display();
     let unreadable = |error| output::UnreadableFile::new(path, error);
     let length = std::fs::metadata(path).map_err(unreadable).context("--ca-file")?.len();

@@ -212,7 +212,7 @@ fn webhook_config_prints_with_or_without_rules() {
         whole[2]["spec"]["service"],
         serde_json::json!({"name": "x-service", "namespace": "wva", "port": 6443})
     );
-    run(&["webhook-config", "--ca-file", base], "").ends(1).reports(&["no certificate found"]);
+    run(&["webhook-config", "--ca-file", base], "").ends(2).reports(&["no certificate found"]);
 }
 
 #[test]

@@ -171,8 +171,8 @@ impl Flow {
         let busy = if self.need > 0.0 {
             format!("{} replicas needed", format_short(self.need))
         } else {
-            // The need does not include requests that wait for the first replica.
-            "at most half of them are now".to_owned()
+            // Neither does the need count requests that wait for the first replica.
+            "no more than half of the replicas are busy now".to_owned()
         };
         format!(
             "the throughput of a replica is not learned yet ({:.0} samples), so the model grows only while most replicas \
@@ -260,6 +260,6 @@ mod tests {
             sentence.rsplit_once(", ").map(|(_, end)| end.to_owned())
         };
         assert_eq!(end(4.0).as_deref(), Some("4 replicas needed"));
-        assert_eq!(end(0.0).as_deref(), Some("at most half of them are now"));
+        assert_eq!(end(0.0).as_deref(), Some("no more than half of the replicas are busy now"));
     }
 }

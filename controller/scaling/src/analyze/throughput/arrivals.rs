@@ -54,7 +54,7 @@ pub(super) struct EngineInterval {
 pub(super) struct CountedSteps {
     /// Length of the new steps, seconds.
     pub(super) passed: f64,
-    /// Those of warm engines.
+    /// Intervals of warm engines.
     pub(super) intervals: Vec<EngineInterval>,
     /// Variant of each pod of the memory. `None`: the pod is gone.
     pub(super) variants: Vec<Option<usize>>,
@@ -175,9 +175,10 @@ fn count_pods(
         let pod = known.next_if(|k| *k.pod == *name).map(aged);
         let index = list.pods.len();
         let receives = model.variants[variant].variant.role != Some(Role::Decode);
+        let before = counter.intervals.len();
         let history = counter.count_pod(PresentPod { replica, variant, index, receives }, pod);
         if history.is_some_and(|pod| !list.push(pod, Some(variant))) {
-            counter.intervals.retain(|interval| interval.pod < index);
+            counter.intervals.truncate(before);
         }
     }
     for pod in known {
@@ -193,7 +194,7 @@ struct PodList {
 }
 
 impl PodList {
-    /// False: it was not scraped for too long.
+    /// False: its last scrape is too old, so it is dropped.
     fn push(&mut self, pod: PodHistory, variant: Option<usize>) -> bool {
         let is_kept = seconds(pod.last.age) <= MAX_PAUSE;
         if is_kept {

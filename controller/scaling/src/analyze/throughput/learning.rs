@@ -141,14 +141,15 @@ pub(super) fn update<'a>(
 ) {
     let fitted = fitted_times(curve);
     let equations = measurements.flat_map(|measurement| measurement.equations.iter().flatten());
-    if reset_if_wrong(curve, equations.clone(), fitted) {
-        for equation in equations {
-            add_equation(curve, equation, fitted);
-        }
-        curve.quiet = to_duration(0.0);
-    } else {
+    if equations.clone().next().is_none() {
         curve.quiet = to_duration(seconds(curve.quiet) + elapsed);
+        return;
     }
+    reset_if_wrong(curve, equations.clone(), fitted);
+    for equation in equations {
+        add_equation(curve, equation, fitted);
+    }
+    curve.quiet = to_duration(0.0);
 }
 
 /// Which equations the intervals of a curve give.
@@ -185,19 +186,12 @@ impl EquationRule {
     }
 }
 
-/// Reduces the weight of the past, and scales the prior by the same ratio: usually all three times deviate together. Returns
-/// false without equations.
-fn reset_if_wrong<'a>(
-    curve: &mut Curve,
-    equations: impl Iterator<Item = &'a Equation>,
-    fitted: Times,
-) -> bool {
+/// Reduces the weight of the past, and scales the prior by the same ratio: usually all three times deviate together. At
+/// least one equation.
+fn reset_if_wrong<'a>(curve: &mut Curve, equations: impl Iterator<Item = &'a Equation>, fitted: Times) {
     let ratio = |e: &Equation| (e.measured / e.expected(fitted).max(f64::MIN_POSITIVE)).clamp(0.01, 100.0);
     // The median: one faulty engine of many must not decide.
     let mut ratios: Vec<f64> = equations.map(ratio).collect();
-    if ratios.is_empty() {
-        return false;
-    }
     ratios.sort_by(f64::total_cmp);
     let median = f64::midpoint(ratios[(ratios.len() - 1) / 2], ratios[ratios.len() / 2]);
     let before = curve.ratio.get().clamp(0.01, 100.0);
@@ -209,7 +203,6 @@ fn reset_if_wrong<'a>(
         change_prior(curve, old, new);
         curve.ratio = amount(1.0);
     }
-    true
 }
 
 /// Converts the sums to units of the new prior, and reduces their weight.
