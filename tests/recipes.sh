@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Walks the recipes of CONTRIBUTING.md for a setting, a rule and a metric on a copy of the checkout. With all steps the checks
 # pass, and every changed file is one that the recipe names. Without any one step, the check that asks for it fails. Needs the
-# control plane of the tests. The copy stays in target/recipes; it compiles only the crates of the workspace.
+# control plane of the tests. The copy stays in target/recipes; it compiles only the crates of the workspace, and the next build
+# of the checkout compiles them again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD

@@ -93,9 +93,8 @@ pub(crate) fn command() -> Command {
 }
 
 pub(super) fn doctor(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
-    if let Err(error) = prometheus::Prometheus::from_options(arguments) {
-        return Ok(output::wrong_usage(error));
-    }
+    // Before the cluster is asked.
+    prometheus::Prometheus::from_options(arguments)?;
     super::block_on(async {
         if arguments.get_flag("pre") {
             return examine_before_install(arguments).await;

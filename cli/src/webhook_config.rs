@@ -110,7 +110,8 @@ fn policy(name: &'static str, default: &'static str, help: &'static str) -> Arg 
 
 pub(super) fn webhook_config(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let value = |name: &str| value(arguments, name);
-    let bundle = path_value(arguments, "ca-file").map(read_bundle).transpose()?;
+    let bundle =
+        path_value(arguments, "ca-file").map(read_bundle).transpose().map_err(output::WrongOption)?;
     let (namespace, service) =
         (value("namespace").unwrap_or_default(), value("webhook-service").unwrap_or_default());
     let name = value("webhook-configuration")
@@ -190,10 +191,6 @@ fn api_service(namespace: &str, service: &str, bundle: Option<&[u8]>) -> Value {
 }
 
 fn read_bundle(path: &Path) -> anyhow::Result<Vec<u8>> {
-    Ok(parse_bundle(path).map_err(output::WrongOption)?)
-}
-
-fn parse_bundle(path: &Path) -> anyhow::Result<Vec<u8>> {
     let file = path.display();
     let unreadable = |error| output::UnreadableFile::new(path, error);
     let length = std::fs::metadata(path).map_err(unreadable).context("--ca-file")?.len();

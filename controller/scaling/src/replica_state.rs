@@ -47,10 +47,9 @@ impl ReplicaState {
 
 /// No request has run for as long as the signals show. False if that is not known.
 fn runs_nothing(replica: &Replica, variant: &Variant) -> bool {
-    let scrapes = &replica.work;
-    let newest = || scrapes.iter().min_by_key(|sample| sample.age).map(|sample| sample.running);
+    let newest = || replica.newest_scrape().map(|scrape| scrape.running);
     // Most replicas are busy, and their first scrape shows it.
-    scrapes.iter().all(|sample| sample.running.get() <= 0.0)
+    replica.work.iter().all(|scrape| scrape.running.get() <= 0.0)
         && replica.running.or_else(newest).or(variant.running).is_some_and(|running| running.get() <= 0.0)
 }
 

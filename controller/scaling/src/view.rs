@@ -370,13 +370,12 @@ impl<'a> Reports<'a> {
         gaps.queue += u32::from(replica.queue.is_none());
         let kv = replica.kv.filter(|_| state != ReplicaState::Idle).unwrap_or_default();
         let queue = replica.queue.unwrap_or_default().get();
-        let newest = replica.work.iter().min_by_key(|scrape| scrape.age);
         self.counted.push(Sample {
             replica,
             state,
             kv: kv.get(),
             queue,
-            waiting: newest.map_or(queue, |scrape| scrape.waiting.get()),
+            waiting: replica.newest_scrape().map_or(queue, |scrape| scrape.waiting.get()),
             is_late: replica.age > config.metrics_age.fresh
                 || variant.current_for.is_some_and(|since| replica.age > since),
         });

@@ -90,12 +90,16 @@ impl MemorySize {
     }
 }
 
-/// Heap bytes of a memory.
+/// Counts in front of a shared name.
+const SHARED: usize = 2 * size_of::<usize>();
+
+/// Heap bytes of a memory. Its shared names are counted in full.
 fn heap(learned: &ThroughputMemory) -> usize {
     let figures = 8 * (learned.arrivals.capacity() + learned.completed.capacity());
     let pods = learned.pods.capacity() * size_of::<PodHistory>()
-        + learned.pods.iter().map(|pod| pod.pod.len()).sum::<usize>();
-    let curve_size = |curve: &Curve| size_of::<Curve>() + curve.accelerator.len() + curve.engine_args.len();
+        + learned.pods.iter().map(|pod| SHARED + pod.pod.len()).sum::<usize>();
+    let curve_size =
+        |curve: &Curve| size_of::<Curve>() + 2 * SHARED + curve.accelerator.len() + curve.engine_args.len();
     let curves = learned.curves.iter().map(curve_size).sum::<usize>();
     let needs = learned.needs.capacity() * size_of::<NeedPeak>();
     learned.model_id.capacity() + learned.namespace.capacity() + figures + needs + pods + curves

@@ -65,4 +65,9 @@ impl Replica {
     pub(crate) fn engines(&self) -> f64 {
         f64::from(self.ranks.unwrap_or(1).max(1))
     }
+
+    /// `None`: its server has no counters.
+    pub(crate) fn newest_scrape(&self) -> Option<&WorkSample> {
+        self.work.iter().min_by_key(|scrape| scrape.age)
+    }
 }
