@@ -31,7 +31,7 @@ tools: #: Build the pinned programs of the test control plane, once, into a cach
 
 # The example has the tests' dependencies, so both builds use the same features and compile libraries once.
 build: ## Build the programs of the tests
-	@tests/build.sh $(TARGET)/build.txt build --locked --workspace --bins --example policy_pages
+	@tests/build.sh $(TARGET)/build.txt build --locked --workspace --exclude xtask --bins --example policy_pages
 
 test: tools ## Run all tests: unit, property, each crate on real sockets, end to end on a real control plane
 	@tests/run.sh all
@@ -63,8 +63,10 @@ test-docs: #: Open the site of docs/ in headless Chromium: index, search, a narr
 test-report: build #: Open the report of a day in headless Chromium, or that of `make demo` in REPORT=target/demo: points, decisions, a narrow screen, light and dark (needs chromium and Python 3)
 	@WVA_PROGRAM=$(TARGET)/debug/wva DOCS=$(DOCS) tests/report-browser.sh $(REPORT)
 
+# `cargo xtask generate` with the libraries of the tests: by itself it has fewer features, and compiles libraries again.
 generate: ## Write generated files: CRD, schemas of ConfigMap entries, webhook configurations, rule reference, dashboards, pages of settings, CRD and entries
-	WVA_GENERATE=1 $(CARGO) test --quiet --workspace --test program generated::
+	@$(CARGO) test --quiet --locked --workspace --test generate --no-run
+	@$(TARGET)/debug/xtask generate
 
 demo: ## Show the main job on a real control plane, and write its report to target/demo (KEEP=1 leaves it running)
 	@tests/demo.sh $(if $(KEEP),--keep)
@@ -132,7 +134,7 @@ $(TRACE_RESULTS): $(RESULTS)/traces/%.json: tests/scenarios/traces/%.yaml $(wild
 	@mv $@.part $@
 
 replay: tools #: Replay an hour of Azure code and of Mooncake in real time on a real control plane, and compare with the simulator; SLO_TARGET states a share to keep
-	$(CARGO) build --release --workspace --bins
+	$(CARGO) build --release --workspace --exclude xtask --bins
 	@$(TARGET)/release/wva-experiments replay $(or $(ONLY),tests/scenarios/traces/azure-code.yaml tests/scenarios/traces/mooncake-conv.yaml) $(if $(LASTS),--lasts $(LASTS)) $(if $(SLO_TARGET),--slo-target $(SLO_TARGET))
 
 bench-backtest: #: Fill a real Prometheus with recorded traffic as simulated fleets served it, and compare `wva backtest` with the truth; RAN=policy: what ran in place of the HPA; WEEK=1: a week of 20 models; PARTS=1: which part of the reconstruction makes which error, in memory
@@ -159,7 +161,7 @@ bench-windows: #: Means of the throughput analyzer over all scenarios of hours, 
 	@$(CARGO) run --quiet --release --package wva-simulator --example settings -- windows 3 $(filter-out %/diurnal-week.yaml,$(wildcard tests/scenarios/*.yaml tests/scenarios/*/*.yaml))
 
 test-bad-input: tools #: Send bad input of every kind to the release binary during valid reviews; some five minutes
-	$(CARGO) build --release --workspace --bins
+	$(CARGO) build --release --workspace --exclude xtask --bins
 	@ulimit -n $$(ulimit -Hn) && $(TARGET)/release/wva-experiments faults --programs $(TARGET)/release
 
 test-consumers: tools build #: Run KEDA, cert-manager and the Prometheus operator as processes with wva; 10 minutes once they are built

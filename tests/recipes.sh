@@ -17,7 +17,6 @@ git init --quiet
 git add --all
 git -c user.name=walk -c user.email=walk@localhost commit --quiet --no-verify --message base
 export CARGO_TARGET_DIR=$target CARGO_INCREMENTAL=0
-unset WVA_GENERATE
 # Cargo takes what it compiled from the copy for the checkout's own, since it tells packages apart by their path within the workspace.
 trap 'cd "$root" && cargo clean --quiet --workspace' EXIT
 
@@ -33,9 +32,9 @@ cargo_test() { cargo test --locked --quiet -p wva -p wva-rules -p wva-cli "$@"; 
 settings() { cargo_test --lib settings::; }
 rules() { cargo_test --test examples; }
 # By its binary: cargo would compile the program with other pages first.
-generated() { "$program" generated::; }
+generated() { "$target/debug/xtask" generate --check; }
 metrics() { cargo_test --test e2e lifecycle::metrics::; }
-chart() { tests/chart.sh; }
+chart() { cargo_test --test program --no-run && tests/chart.sh; }
 
 # passes CHECK
 passes() {
@@ -66,8 +65,7 @@ named() {
   git -c user.name=walk -c user.email=walk@localhost commit --quiet --no-verify --message "$1"
 }
 generate() {
-  WVA_GENERATE=1 cargo_test --test program generated:: > "$copy.log" 2>&1 || { tail -n 60 "$copy.log" >&2; fail "make generate fails"; }
-  program=$(cargo_test --test program --no-run --message-format=json 2> /dev/null | sed -n 's/.*"executable":"\([^"]*\/deps\/program-[^"]*\)".*/\1/p')
+  { cargo_test -p xtask --test generate --no-run && "$target/debug/xtask" generate; } > "$copy.log" 2>&1 || { tail -n 60 "$copy.log" >&2; fail "make generate fails"; }
 }
 
 echo "== Add a setting"

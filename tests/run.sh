@@ -12,8 +12,6 @@
 set -uo pipefail
 # A backtrace adds nothing to the message of an assertion.
 export RUST_BACKTRACE=0
-# Generated files are checked here, never written.
-unset WVA_GENERATE
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 tier=${1:-all}
 logs=${CARGO_TARGET_DIR:-target}/test-logs
@@ -34,7 +32,7 @@ part() {
 # Names of the test binaries without a control plane.
 plain() {
   local file
-  for file in tests/program/main.rs {certs,controller,crds,webhook}{,/*}/tests/{*.rs,*/main.rs}; do
+  for file in tests/program/main.rs {certs,controller,crds,webhook,xtask}{,/*}/tests/{*.rs,*/main.rs}; do
     if [ -e "$file" ]; then basename "${file%/main.rs}" .rs; fi
   done
 }

@@ -8,7 +8,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 logs=${CARGO_TARGET_DIR:-target}/test-logs/versions
 mkdir -p "$logs"
 export RUST_BACKTRACE=0 RUST_TEST_THREADS=4
-unset WVA_GENERATE
 
 # Groups, and regular expressions that select their tests. Each group is a process with a control plane.
 groups='

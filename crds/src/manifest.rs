@@ -1,5 +1,5 @@
-//! The CRD as YAML, for `crds/*.yaml` and `wva crd`. `make generate` writes the file; `tests/program/generated.rs` fails if
-//! it is out of date.
+//! The CRD as YAML, for `crds/*.yaml` and `wva crd`. `make generate` writes the file; a test of `xtask` fails if it is
+//! out of date.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, JSON};
 use kube::CustomResourceExt;

@@ -1,6 +1,6 @@
 //! Conventions of all commands: flags, output formats, exit codes and completion, checked on clap's tree.
 
-use crate::cli_page::{Leaf, leaves};
+use crate::leaves::{Leaf, leaves};
 use crate::{Scratch, assert_contains, finish, run, wva};
 
 /// Commands that reach a cluster; those with `true` choose VariantAutoscalings.

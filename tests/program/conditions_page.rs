@@ -1,4 +1,5 @@
-//! Tables in `docs/reference/events-conditions-reasons.md`: they name exactly the reasons that conditions and events have.
+//! Tables in `docs/reference/events-conditions-reasons.md`: they name exactly the reasons that conditions and events have,
+//! and the page every reason of a decision.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,4 +74,18 @@ fn the_table_of_events_has_every_reason_and_its_action() {
         .flat_map(|cells| names(cells[0]).map(move |reason| (reason, cells[2].trim_matches('`'))))
         .collect();
     assert_eq!(listed, EventReason::ALL.iter().map(|r| (r.as_str(), r.action())).collect());
+}
+
+#[test]
+fn every_reason_of_a_decision_is_described() {
+    let source = include_str!("../../controller/scaling/src/reason/code.rs");
+    let is_reason = |word: &&str| {
+        word.len() > 4
+            && word.starts_with(|c: char| c.is_ascii_uppercase())
+            && word.chars().all(|c| c.is_ascii_alphabetic())
+    };
+    let reasons: BTreeSet<&str> = source.split('"').skip(1).step_by(2).filter(is_reason).collect();
+    assert!(reasons.contains("SpareBelowTarget"), "{reasons:?}");
+    let missing: Vec<_> = reasons.iter().filter(|reason| !PAGE.contains(&format!("`{reason}`"))).collect();
+    assert!(missing.is_empty(), "docs/reference/events-conditions-reasons.md lacks {missing:?}");
 }

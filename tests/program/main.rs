@@ -1,4 +1,4 @@
-//! Tests of the program and of generated files, without a control plane.
+//! Tests of the program, of pages and of the layout of the code, without a control plane.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test itself does")]
 
@@ -6,34 +6,27 @@ mod alert_reasons;
 mod backtest;
 mod certs;
 mod cli;
-mod cli_page;
 mod command_table;
 mod conditions_page;
-mod configuration_page;
 mod crd_changes;
 mod dashboards;
 mod docs;
 mod docs_blocks;
-#[path = "../../webhook/rules/tests/examples/example.rs"]
-mod example;
 mod files;
 mod fuzz_targets;
-mod generated;
 #[path = "../fixtures/history.rs"]
 mod history;
-mod invalid_settings;
 mod layout;
+#[path = "../fixtures/leaves.rs"]
+mod leaves;
 mod literals;
 mod log_greps;
-mod model_servers_page;
 mod printed_commands;
 #[path = "../fixtures/printed_commands.rs"]
 mod printed_list;
 mod readme;
 mod release;
 mod report;
-mod rule_pages;
-mod schema_pages;
 mod simulate;
 mod validate;
 mod waiting;

@@ -70,10 +70,10 @@ pub(crate) enum Outcome {
 
 /// The folder of the examples.
 pub(crate) fn folder() -> PathBuf {
-    // Relative to the compiled crate: the rules, or the program in the root.
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let here = root.join("examples");
-    if here.is_dir() { here } else { root.join("webhook/rules/examples") }
+    // Relative to the compiled crate: the rules, or xtask.
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let here = folder.join("examples");
+    if here.is_dir() { here } else { folder.join("../webhook/rules/examples") }
 }
 
 /// The documents of a YAML text.

@@ -1,6 +1,6 @@
 //! Error message of a start with five invalid settings from several sources, without a cluster.
 
-use crate::{finish, wva};
+use crate::program::{finish, wva};
 
 /// Standard error of the start.
 pub(crate) fn message() -> String {
@@ -12,5 +12,7 @@ pub(crate) fn message() -> String {
         ("LEADER_ELECTION_LEASE_DURATION", "10s"),
         ("CONFIG_FILE", "/no/such/file"),
     ]);
-    finish(&mut start, "").ends(1).stderr
+    let printed = finish(&mut start, "");
+    assert_eq!(printed.code, Some(1), "{}{}", printed.stdout, printed.stderr);
+    printed.stderr
 }

@@ -7,7 +7,7 @@ use wva_crds::settings::{Alias, Kind, SETTINGS, Setting};
 const HEAD: &str = "# Settings
 
 <!-- Written by `make generate` from the table of settings (crds/src/settings/table.rs): change it there, or the text
-     around it in tests/program/configuration_page.rs. -->
+     around it in xtask/src/configuration_page.rs. -->
 
 Reference of all settings of the controller. Thresholds of models have their own ConfigMaps:
 [thresholds](../guides/thresholds.md).

@@ -8,7 +8,7 @@ use wva_crds::names;
 
 const NOTE: &str =
     "<!-- Written by `make generate` from the types in crds/src: change the descriptions there, or the
-     text around them in tests/program/schema_pages.rs. -->\n";
+     text around them in xtask/src/schema_pages.rs. -->\n";
 const FIELDS: &str = "| field | type | default | limits | meaning |\n|---|---|---|---|---|\n";
 const EXAMPLE: &str = include_str!("../../config/samples/variantautoscaling.yaml");
 /// Labels and annotations: name, where it is, meaning.

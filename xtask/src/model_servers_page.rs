@@ -12,7 +12,7 @@ use wva_objects::servers::{MODEL_SERVERS, ModelServer, ServerSignal};
 const HEAD: &str = "# Model servers
 
 <!-- Written by `make generate` from the table of model servers (objects/src/servers/table.rs): change it
-     there, or the text around it in tests/program/model_servers_page.rs. -->
+     there, or the text around it in xtask/src/model_servers_page.rs. -->
 
 This page tells you which metrics wva reads from each model server, and what works with it.
 

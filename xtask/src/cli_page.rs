@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use clap::{Arg, ArgAction, Command};
+use clap::{Arg, ArgAction};
 use wva_crds::settings::{Alias, SETTINGS};
+
+use crate::leaves::{Leaf, leaves};
 
 const HEAD: &str = "# Command line
 
@@ -26,44 +28,6 @@ pod, `wva run` needs `--leader-elect`, or `--standalone` if no other controller 
 
 Colours appear only on a terminal, and never if `NO_COLOR` is set.
 ";
-
-/// A command that runs, such as `certs make`.
-pub(crate) struct Leaf {
-    pub(crate) path: String,
-    pub(crate) command: Command,
-}
-
-impl Leaf {
-    pub(crate) fn option(&self, id: &str) -> Option<&Arg> {
-        self.command.get_arguments().find(|arg| arg.get_id() == id)
-    }
-
-    /// Values of `-o`.
-    pub(crate) fn formats(&self) -> Vec<String> {
-        let values = self.option("output").map(Arg::get_possible_values).unwrap_or_default();
-        values.iter().map(|value| value.get_name().to_owned()).collect()
-    }
-}
-
-/// Every command except `run`, whose options are the settings.
-pub(crate) fn leaves() -> Vec<Leaf> {
-    let mut all = Vec::new();
-    for command in wva_cli::commands() {
-        collect(command, "", &mut all);
-    }
-    all
-}
-
-fn collect(command: Command, parent: &str, all: &mut Vec<Leaf>) {
-    let path = format!("{parent} {}", command.get_name()).trim().to_owned();
-    if command.has_subcommands() {
-        for child in command.get_subcommands() {
-            collect(child.clone(), &path, all);
-        }
-    } else {
-        all.push(Leaf { path, command });
-    }
-}
 
 pub(crate) fn page() -> String {
     let mut out = HEAD.to_owned();

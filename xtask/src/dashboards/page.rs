@@ -7,7 +7,7 @@ use super::source::Source;
 const HEAD: &str = "# Dashboards
 
 <!-- Written by `make generate` from charts/dashboards.yaml: change titles, descriptions and queries there, or the text
-     around them in tests/program/dashboards/page.rs. -->
+     around them in xtask/src/dashboards/page.rs. -->
 
 This page explains the three Grafana dashboards of the chart and lists their panels with their queries.
 [Metrics](../reference/metrics.md) explains the series, and the [runbook](runbook.md) the alerts.

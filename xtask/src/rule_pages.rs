@@ -8,7 +8,7 @@ use serde_json::Value;
 use wva_rules::{Check, Kind, RULES, Rule, Scope, Severity, Verdict};
 
 use crate::example::{Example, Outcome};
-use crate::{finish, wva};
+use crate::program::{finish, wva};
 
 /// Code of files that `wva validate` cannot read.
 const FILE_CODE: &str = "WVA-FILE-001";
