@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
+use wva_crds::events::ObjectKind;
 use wva_crds::names::{
     DEFAULT_VARIANT_COST, INSTANCE_LABEL, MANAGED_ANNOTATION, MANAGED_BY_LABEL, MODEL_ANNOTATION,
     VARIANT_COST_ANNOTATION,
@@ -196,7 +197,7 @@ impl AnnotatedAutoscaler {
         if let Some(instance) = &self.instance {
             metadata["labels"][INSTANCE_LABEL] = json!(instance);
         }
-        let (api_version, kind) = self.name().kind.api();
+        let ObjectKind { api_version, kind } = self.name().kind.api();
         metadata["ownerReferences"] = json!([{"apiVersion": api_version, "kind": kind, "name": self.name().name,
             "uid": self.uid(), "controller": true}]);
         let spec = &mut object["spec"];

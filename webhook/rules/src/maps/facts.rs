@@ -89,7 +89,7 @@ pub struct MapFacts<'a> {
 impl<'a> MapFacts<'a> {
     /// Facts about one new map, as for a file.
     #[must_use]
-    pub fn new(object: &'a Value, namespace: &'a str, (role, scope): (MapRole, MapScope)) -> Self {
+    pub fn new(object: &'a Value, namespace: &'a str, role: MapRole, scope: MapScope) -> Self {
         Self {
             operation: Operation::Create,
             object,
@@ -153,7 +153,7 @@ impl<'a> MapFacts<'a> {
     /// The stored map as if it were new; `None` unless this is an update.
     pub(crate) fn stored_map(&self) -> Option<Self> {
         let object = self.old.filter(|_| self.operation == Operation::Update)?;
-        let fresh = Self::new(object, self.namespace, (self.role, self.scope));
+        let fresh = Self::new(object, self.namespace, self.role, self.scope);
         let Self { global, running, cancelled, .. } = *self;
         Some(Self { global, running, cancelled, is_stored: true, ..fresh })
     }
