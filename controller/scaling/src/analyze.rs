@@ -129,7 +129,7 @@ impl Verdict for LearningVerdict {
             }
         }
         if let Some(load) = &self.at_router {
-            load.grow(model, self.order(model), (excluded, ledger), &mut drafts);
+            load.grow(model, self.order(model), excluded, ledger, &mut drafts);
         }
         drafts
     }

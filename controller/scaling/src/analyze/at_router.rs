@@ -43,7 +43,8 @@ impl LoadAtRouter {
         &self,
         model: &ModelView,
         order: Vec<usize>,
-        (excluded, ledger): (&[bool], &Ledger),
+        excluded: &[bool],
+        ledger: &Ledger,
         drafts: &mut [Draft],
     ) {
         let planned: f64 = (model.variants.iter().zip(drafts.iter()).zip(&self.per_replica))

@@ -37,7 +37,7 @@ pub(super) fn give_back(cases: &mut [&mut ModelCase], order: &[usize]) {
             let (mut missing, mut is_served) = (gpus.saturating_sub(*available), *available > 0);
             *available = available.saturating_sub(gpus);
             while missing > 0
-                && let Some(giver) = find_giver(cases, order, &has_given, (taker, budget))
+                && let Some(giver) = find_giver(cases, order, &has_given, taker, budget)
             {
                 take(cases, taker, &giver);
                 has_given[giver.case] = true;
@@ -88,7 +88,8 @@ fn find_giver(
     cases: &[&mut ModelCase],
     order: &[usize],
     has_given: &[bool],
-    (taker, budget): (usize, usize),
+    taker: usize,
+    budget: usize,
 ) -> Option<Giver> {
     let ModelCase { view, rank, .. } = &*cases[taker];
     let namespace = &view.model.namespace;
