@@ -53,7 +53,8 @@ impl ScaleExecutor {
     /// Requests a cycle through `changed` after each step.
     #[must_use]
     pub fn new(
-        (actuator, costs): (Actuator, Arc<DeletionCosts>),
+        actuator: Actuator,
+        costs: Arc<DeletionCosts>,
         status_targets: watch::Receiver<StatusTargets>,
         changed: Arc<Notify>,
         refusals: watch::Sender<Arc<Refusals>>,
@@ -183,7 +184,7 @@ impl ScaleExecutor {
         let Some(uid) = published.borrow().as_ref().and_then(variant) else { return };
         let note = format!("scaled from 0 to {}: {}", due.step.to, due.reason);
         let event = PendingEvent { warning: false, reason: EventReason::ScaledFromZero, note, digest: None };
-        self.reporter.report((&due.variant, &uid), due.step.workload.reference(), &event).await;
+        self.reporter.report(&due.variant, &uid, due.step.workload.reference(), &event).await;
     }
 
     async fn has_signal(&self, due: &DueStep) -> bool {

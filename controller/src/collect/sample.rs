@@ -1,6 +1,7 @@
 //! Samples: the newest value of each signal with its time. A signal that is missing in the newest answer keeps its last
 //! value and ages.
 
+mod expiry;
 mod load;
 mod queues;
 mod router;
@@ -25,6 +26,7 @@ use queues::QueueMap;
 use router::RouterLoads;
 use update::LoadUpdate;
 
+pub(crate) use expiry::SampleExpiry;
 pub(crate) use load::{EngineSleep, PodLoad};
 pub(crate) use queues::QueueState;
 
@@ -370,27 +372,6 @@ impl Samples {
         now: Instant,
     ) -> Option<RouterLoad> {
         self.routers.get(namespace, model, ages, now)
-    }
-
-    /// Removes deleted pods after `deleted`, existing pods after `existing`.
-    pub(crate) fn remove_expired(
-        &mut self,
-        now: Instant,
-        (deleted, existing): (Duration, Duration),
-        exists: impl Fn(&str, &str) -> bool,
-    ) {
-        let limit = |namespace: &str, pod: &str| if exists(namespace, pod) { existing } else { deleted };
-        self.loads.retain(|key, load| {
-            let age = load.newest().map(|at| now.saturating_duration_since(at));
-            age.is_some_and(|age| age <= limit(&key.namespace, &key.pod))
-        });
-        self.caches.retain(|(namespace, pod), cache| cache.age(now) <= limit(namespace, pod));
-        self.counters.remove_expired(now, |key| limit(&key.namespace, &key.pod));
-        for queues in [&mut self.queues, &mut self.pool_queues] {
-            queues.retain(|_, queue| queue.age(now) <= QUEUE_EXPIRY);
-        }
-        self.routers.remove_expired(now, QUEUE_EXPIRY);
-        self.failing.retain(|_, failure| failure.age(now) <= QUEUE_EXPIRY);
     }
 }
 

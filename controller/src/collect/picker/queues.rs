@@ -95,7 +95,8 @@ impl Queues {
     pub(super) fn set_flow_control(
         &mut self,
         picker: PickerKey,
-        (answers, at_zero): (&Answers, bool),
+        answers: &Answers,
+        at_zero: bool,
         since: Instant,
         now: Instant,
     ) {
