@@ -110,7 +110,7 @@ impl Facts {
         let (leaders, pickers) = Leaders::fetch_with_pickers(arguments).await;
         let outcomes = recompute(&leaders);
         let pods = list_or_note(cluster, &PODS, &mut unreadable).await;
-        let wait_limits = WaitLimits::read(cluster, (&pickers, &pods), &mut unreadable).await;
+        let wait_limits = WaitLimits::read(cluster, &pickers, &pods, &mut unreadable).await;
         let installed = list_controllers(cluster, arguments, &mut unreadable).await;
         let (controllers, stopped_controllers) =
             installed.map_or((None, Vec::new()), |installed| (Some(installed.running), installed.stopped));

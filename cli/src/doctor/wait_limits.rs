@@ -58,7 +58,8 @@ impl WaitLimits {
     /// Reads the configuration of these pickers, and the routes to their pools.
     pub(super) async fn read(
         cluster: &Cluster,
-        (pickers, pods): (&[PickerReport], &[Value]),
+        pickers: &[PickerReport],
+        pods: &[Value],
         unreadable: &mut Vec<UnreadableKind>,
     ) -> Self {
         if pickers.is_empty() {

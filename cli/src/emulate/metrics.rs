@@ -133,17 +133,17 @@ impl Metrics {
             let metric = histogram.metric();
             let buckets = metric.get_histogram().get_bucket().iter();
             let buckets = buckets.map(|bucket| (bucket.upper_bound(), bucket.cumulative_count()));
-            page.histogram(name, (histogram.get_sample_sum(), histogram.get_sample_count()), buckets);
+            page.histogram(name, histogram.get_sample_sum(), histogram.get_sample_count(), buckets);
         }
         for (name, sum) in [
             ("vllm:request_prompt_tokens", real(counters.input)),
             ("vllm:request_generation_tokens", real(counters.output)),
             ("vllm:request_prefill_time_seconds", counters.prefill_seconds),
         ] {
-            page.histogram(name, (sum, counters.requests), []);
+            page.histogram(name, sum, counters.requests, []);
         }
-        let gaps = (counters.gap_seconds, counters.gaps);
-        page.histogram("vllm:inter_token_latency_seconds", gaps, reading.gaps.cumulative());
+        let (name, buckets) = ("vllm:inter_token_latency_seconds", reading.gaps.cumulative());
+        page.histogram(name, counters.gap_seconds, counters.gaps, buckets);
     }
 }
 
