@@ -17,7 +17,7 @@ const MOST_GROWTH: f64 = 2.0;
 pub(super) struct LoadAtRouter {
     /// Requests in flight, at most as many as twice the ready replicas run.
     needed: f64,
-    /// In flight at the router.
+    /// Requests in flight at the router.
     in_flight: f64,
     /// Requests that a replica of each variant is planned to run at once.
     per_replica: Vec<f64>,

@@ -25,8 +25,8 @@ struct Giver {
     gpus: u64,
 }
 
-/// While a model lacks more GPUs than become free anyway, the model with the worst priority gives a replica back. Each
-/// model gives at most once in a cycle. `order`: by priority, then urgency.
+/// Lets the model with the worst priority give a replica back while a model lacks more GPUs than become free anyway.
+/// Each model gives at most once in a cycle. `order`: by priority, then urgency.
 pub(super) fn give_back(cases: &mut [&mut ModelCase], order: &[usize]) {
     let mut freed = freed_gpus(cases);
     let mut has_given = vec![false; cases.len()];
