@@ -28,11 +28,11 @@ pub struct ExistingVariant {
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// It is being deleted.
+    /// The object is being deleted.
     pub is_terminating: bool,
     /// Autoscaler for which wva created it.
     pub origin: Option<Origin>,
-    /// Its workload. `None` if its spec is invalid.
+    /// Workload that the variant scales. `None` if its spec is invalid.
     pub workload: Option<WorkloadKey>,
 }
 
@@ -56,7 +56,7 @@ impl ExistingVariant {
 /// An HPA or ScaledObject with the annotations of llm-d WVA v0.9.
 #[derive(Clone, Debug)]
 pub struct AnnotatedAutoscaler {
-    /// Of the autoscaler, its workload and its variant.
+    /// Namespace of the autoscaler, its workload and its variant.
     pub namespace: String,
     autoscaler: Arc<Autoscaler>,
     /// Instance label of its variant.

@@ -76,7 +76,7 @@ pub struct MapFacts<'a> {
     pub running: Option<&'a Running>,
     /// Whether the controller reads local maps of the namespace. `None` if unknown.
     pub reads_local_maps: Option<bool>,
-    /// A local map inherits from it; `None` if unknown.
+    /// Global map that a local map inherits from; `None` if unknown.
     pub global: Option<&'a Value>,
     /// Set when the caller no longer needs the verdict; then no further entry is read.
     pub cancelled: Option<&'a AtomicBool>,
@@ -109,7 +109,7 @@ impl<'a> MapFacts<'a> {
         }
     }
 
-    /// If it is a map.
+    /// `data` of the ConfigMap, if it is a map.
     pub(crate) fn data(&self) -> Option<&'a serde_json::Map<String, Value>> {
         at(self.object, &["data"])?.as_object()
     }
