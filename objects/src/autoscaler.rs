@@ -79,7 +79,7 @@ pub struct Autoscaler {
     pub name: Box<str>,
     /// Bounds and tolerance.
     pub limits: Limits,
-    /// Its own kind and name.
+    /// Kind and name of the autoscaler itself.
     pub own_name: AutoscalerName,
     pub(crate) created: Option<Timestamp>,
     /// ScaledObject that created this HPA.
@@ -90,9 +90,9 @@ pub struct Autoscaler {
     /// Annotations of llm-d WVA v0.9.
     pub annotations: Option<Box<Annotations>>,
     pub(crate) state: AutoscalerState,
-    /// Since the condition `AbleToScale` of an HPA is False.
+    /// Time since which the condition `AbleToScale` of an HPA is False.
     pub(crate) unable_since: Option<Timestamp>,
-    /// When an HPA last set the replicas.
+    /// Time at which an HPA last set the replicas.
     pub(crate) last_scaled: Option<Timestamp>,
     /// Why an HPA takes a smaller step than its metrics ask for.
     pub(crate) pace: Option<Pace>,

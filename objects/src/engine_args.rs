@@ -5,7 +5,7 @@ use crate::shell_words::{parse_vllm_integer, split_shell_words};
 
 /// Word for the release of vLLM, such as `VLLM_RELEASE=0.32`, as the tag of its image shows it.
 pub(crate) const ENGINE_RELEASE: &str = "VLLM_RELEASE=";
-/// From this release on, the defaults are higher on large GPUs.
+/// Release from which on the defaults are higher on large GPUs.
 const LARGE_BATCHES: Release = Release { major: 0, minor: 32 };
 /// Flag for a file with more arguments, which only the server reads.
 const CONFIG_FILE: &str = "--config";
@@ -27,7 +27,7 @@ pub struct EngineArgs {
     /// The release is [`LARGE_BATCHES`] or later.
     has_large_batches: bool,
     defaults: Defaults,
-    /// Of `--config`. Its arguments are unknown.
+    /// The server has `--config`, whose arguments are unknown.
     has_config_file: bool,
     // No formula uses the following; they decide whether two variants are compatible.
     gpu_memory_utilization: f64,
@@ -46,10 +46,11 @@ struct Defaults {
 }
 
 impl Defaults {
-    /// On hardware of unknown memory.
+    /// Defaults on hardware of unknown memory.
     const UNKNOWN: Self = Self { seqs: 256.0, batched_tokens: 8192.0 };
 
-    /// By the memory of a GPU, as vLLM does. It takes an A100 of 80 GB for a small card, as one of 40 GB is.
+    /// Defaults by the memory of a GPU, as vLLM sets them. vLLM takes an A100 of 80 GB for a small card, as one of 40
+    /// GB is.
     fn on(accelerator: &str, has_large_batches: bool) -> Self {
         let Some(gib) = gpu_memory(accelerator) else { return Self::UNKNOWN };
         match gib {

@@ -32,9 +32,9 @@ pub struct ReplicaTemplate {
 /// Workers of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workers {
-    /// Each of them.
+    /// Spec of each worker.
     pub pod: PodSpec,
-    /// Their number.
+    /// Number of workers.
     pub count: u64,
 }
 
