@@ -251,7 +251,7 @@ async fn track_request(
 mod tests {
     use super::*;
 
-    /// As on a node that was started with `ipv6.disable=1`.
+    /// Listens as on a node that was started with `ipv6.disable=1`.
     fn without_ipv6(address: SocketAddr) -> io::Result<TcpListener> {
         const NO_ADDRESS_FAMILY: i32 = 97;
         if address.is_ipv6() { Err(io::Error::from_raw_os_error(NO_ADDRESS_FAMILY)) } else { listen(address) }
