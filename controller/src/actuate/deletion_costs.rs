@@ -38,7 +38,7 @@ use crate::publish::events::{EventReporter, PendingEvent};
 
 /// A scale-down waits at most this long.
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// While an autoscaler has not followed yet, loads change.
+/// Time after which marks are made again: while an autoscaler has not followed yet, loads change.
 const REFRESH: Duration = Duration::from_secs(15);
 /// Patches for one scale-down at a time.
 const MAX_PATCHES: usize = 64;

@@ -21,7 +21,8 @@ use crate::model::step::{DueStep, Step};
 use crate::model::to_zero;
 use crate::publish::events::{EventReporter, PendingEvent};
 
-/// After this time, a step from zero runs without its signal: requests wait. If an HPA undoes it, the next cycle decides again.
+/// Time after which a step from zero runs without its signal: requests wait. If an HPA undoes it, the next cycle
+/// decides again.
 const SIGNAL_WAIT_UP: Duration = Duration::from_millis(500);
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 

@@ -141,7 +141,7 @@ impl fmt::Display for ReachedLimit {
 #[derive(Clone, Debug, Default)]
 struct SeenPod {
     series: usize,
-    /// Of no managed model.
+    /// Names of models in the series that no managed model has.
     names: Vec<Arc<str>>,
     engines: Vec<Arc<str>>,
 }
@@ -150,7 +150,7 @@ struct SeenPod {
 #[derive(Debug)]
 pub(crate) struct ReadNames {
     filter: Arc<SeriesFilter>,
-    /// By position; empty until the first series of a pod.
+    /// Pods by position; empty until the first series of a pod.
     pods: Vec<SeenPod>,
     /// Series of each model, by namespace.
     models: HashMap<(Arc<str>, Arc<str>), usize>,

@@ -50,7 +50,7 @@ const QUEUE_EXPIRY: Duration = Duration::from_hours(1);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PodCache<'a> {
     pub namespace: &'a str,
-    /// It may have a rank suffix.
+    /// Name of the pod, perhaps with the suffix of a rank.
     pub pod: &'a str,
     pub cache: TimedValue<EngineCaches>,
 }
@@ -292,7 +292,7 @@ impl Samples {
         sample.is_none_or(|sample| newest.is_none_or(|newest| sample.at >= newest))
     }
 
-    /// Within the period, or the next longer window. `None`: unknown.
+    /// Completed requests within the period, or the next longer window. `None`: unknown.
     #[must_use]
     pub(crate) fn completed(&self, namespace: &str, model: &str, within: Retention) -> Option<TimedValue> {
         let of_model = self.completed.get(&(namespace.into(), model.into()))?;

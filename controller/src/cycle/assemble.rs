@@ -175,7 +175,7 @@ impl ScaledBy<'_> {
     }
 }
 
-/// Joined once for all variants.
+/// Inputs that are joined once for all variants.
 struct CycleInputs<'a> {
     watches: &'a Watches,
     samples: &'a Samples,
@@ -218,7 +218,7 @@ impl<'a> CycleInputs<'a> {
         }
     }
 
-    /// Within [`FIRST_METRICS`].
+    /// Whether a replica became ready within [`FIRST_METRICS`].
     fn is_newly_ready(&self, key: &WorkloadKey) -> bool {
         let since = self.unready.get(key).and_then(|unready| unready.last_ready);
         since.is_some_and(|since| age(since, self.at.wall) <= FIRST_METRICS)

@@ -19,7 +19,7 @@ use super::{InvalidPage, Page, PageReader};
 pub(crate) struct PageLimits {
     /// Bytes of text, and of the answer.
     bytes: usize,
-    /// For the request with its answer. User requests wait for the decision.
+    /// Time limit of the request with its answer. User requests wait for the decision.
     timeout: Duration,
 }
 

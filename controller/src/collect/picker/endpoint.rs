@@ -54,7 +54,7 @@ pub(super) struct LastRequest {
     at: Instant,
     pod: PickerPod,
     bytes: usize,
-    /// With the remedy.
+    /// Why the request failed, and the remedy.
     error: Option<(String, &'static str)>,
 }
 

@@ -12,7 +12,7 @@ pub(super) const MAX_AGE: Duration = Duration::from_secs(30);
 /// Counters on one page.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RefusedCounts {
-    /// Of every model in the query.
+    /// Refused requests of every model in the query.
     pub(super) by_model: BTreeMap<String, f64>,
     /// The model that all names counted for.
     pub(super) sole_model: Option<String>,

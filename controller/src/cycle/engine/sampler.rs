@@ -125,7 +125,7 @@ impl Sampler {
         self.rounds.needs_counters = uses_throughput(fleet);
     }
 
-    /// If the sample is recent, only what steps `to_zero` wait for is queried.
+    /// Starts the round of queries that is due. If the sample is recent, it queries only what steps `to_zero` wait for.
     pub(super) fn due_round<'e>(
         &mut self,
         inputs: Inputs<'e>,

@@ -22,7 +22,7 @@ const MAX_LABELS: usize = 64;
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
     pub(crate) uid: Box<str>,
-    /// Counts as deleted.
+    /// The workload is being deleted, and counts as deleted.
     pub(crate) is_terminating: bool,
     pub(crate) replicas: Replicas,
     /// Pod template. For a LeaderWorkerSet the template of the leader, with the GPUs of the whole group.
@@ -31,19 +31,19 @@ pub(crate) struct Workload {
     pub(crate) group: Option<PodGroup>,
     /// What one replica takes from ResourceQuotas.
     pub(crate) demand: Option<Arc<ReplicaDemand>>,
-    /// InferencePool selectors match these.
+    /// Labels of the pods, which InferencePool selectors match.
     pub(crate) pod_labels: Labels,
     /// Owner of a StatefulSet, such as a LeaderWorkerSet.
     pub(crate) owner: Option<Box<Owner>>,
 }
 
-/// Replicas as the object reports them.
+/// Replicas as the object states them.
 struct ReportedReplicas {
-    /// Of the spec.
+    /// Replicas of the spec.
     requested: Option<i32>,
-    /// Of the status.
+    /// Pods, by the status.
     created: Option<i32>,
-    /// Of the status.
+    /// Ready pods, by the status.
     ready: Option<i32>,
 }
 
@@ -71,7 +71,7 @@ impl Workload {
         }
     }
 
-    /// Only creation and deletion start a cycle; replicas change too often.
+    /// Whether no cycle is needed. Only creation and deletion start one; replicas change too often.
     fn is_same_object(&self, other: &Self) -> bool {
         (&self.uid, self.is_terminating) == (&other.uid, other.is_terminating)
     }

@@ -16,7 +16,7 @@ pub(crate) struct Slice {
     /// Slices of the pool.
     pub(crate) pool_size: i64,
     pub(crate) devices: Box<[Device]>,
-    /// That the devices of the pool share.
+    /// Counters that the devices of the pool share.
     pub(crate) counters: Box<[CounterSet]>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Device {
     pub(crate) is_partition: bool,
     /// `None`: several nodes reach it.
     pub(crate) node: Option<Box<str>>,
-    /// Not for new pods.
+    /// A taint keeps new pods away.
     pub(crate) is_tainted: bool,
     /// Several claims can share it.
     pub(crate) is_shareable: bool,
