@@ -200,7 +200,7 @@ fn draws(history: &History) -> u64 {
 
 /// Latencies of an arrangement.
 struct Simulated {
-    /// Of all draws.
+    /// Latencies of all draws.
     sum: Windows,
     draws: Vec<Windows>,
 }

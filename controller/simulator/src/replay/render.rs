@@ -80,9 +80,9 @@ pub struct ReplayReport<'a> {
     from: Option<&'a str>,
     /// Time of the last cycle, RFC 3339.
     to: Option<&'a str>,
-    /// By namespace and name.
+    /// Variants by namespace and name.
     variants: Vec<VariantReplay<'a>>,
-    /// In the order of their first cycle.
+    /// Differences in the order of their first cycle.
     differences: Vec<DifferenceReport<'a>>,
     /// Later differences that are not listed.
     differences_not_shown: u64,
