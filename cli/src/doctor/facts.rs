@@ -254,7 +254,7 @@ async fn query_external_metrics(
 }
 
 pub(super) struct MetricsServer {
-    /// Its Service and, if it is not available, the cause.
+    /// Service of the server and, if it is not available, the cause.
     pub(super) text: String,
     pub(super) is_available: bool,
 }

@@ -26,7 +26,7 @@ struct VariantReport {
     name: String,
     /// The worst state of its checks.
     state: State,
-    /// In the order of the chain. A broken check can end it.
+    /// Checks in the order of the chain. A broken check can end it.
     checks: Vec<CheckResult>,
 }
 
@@ -50,7 +50,7 @@ struct Summary {
     broken: usize,
     /// A person should look at it.
     warnings: usize,
-    /// Neither of both.
+    /// Number of variants that are neither broken nor have a warning.
     ok: usize,
 }
 

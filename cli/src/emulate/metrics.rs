@@ -40,7 +40,7 @@ pub struct Metrics {
     labels: String,
     /// `vllm:cache_config_info` has no model name.
     cache_labels: String,
-    /// When the server started, in seconds since 1970.
+    /// Start of the server, in seconds since 1970.
     created: f64,
     first_token: Histogram,
     request: Histogram,
@@ -185,7 +185,7 @@ mod tests {
             assert!(page.lines().any(|found| found == line), "{line} is not in\n{page}");
         }
     }
-    /// In addition to what no emulated page has: wva reads the mean of the prefill.
+    /// Differences on purpose, in addition to what no emulated page has: wva reads the mean of the prefill.
     const DIFFERENCES_ON_PURPOSE: &[&str] = &[
         // Its queue has no limit.
         "- vllm:admission_rejections",

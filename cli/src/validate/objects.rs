@@ -14,11 +14,11 @@ pub(super) struct Object {
     pub(super) node: Rc<Node>,
     pub(super) api_version: String,
     pub(super) kind: String,
-    /// Its own namespace, or the default for objects without one.
+    /// Namespace of the object, or the default for objects without one.
     pub(super) namespace: String,
     /// `name`, or `generateName`, or empty.
     pub(super) name: String,
-    /// Has the schema defaults, like the object that a webhook receives.
+    /// Value with the schema defaults, like the object that a webhook receives.
     pub(super) value: Value,
 }
 
