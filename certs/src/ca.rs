@@ -259,7 +259,7 @@ impl Ca {
         Ok(SignedCert { cert: cert.der().clone(), key, issued: now, not_after })
     }
 
-    /// Like [`Ca::sign_serving`], as PEM for files.
+    /// Signs like [`Ca::sign_serving`], as PEM for files.
     ///
     /// # Errors
     /// [`SignError`].
