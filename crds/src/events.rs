@@ -48,9 +48,9 @@ pub struct EventDraft<'a> {
     pub related: Option<ObjectReference>,
     /// Type `Warning`, else `Normal`.
     pub warning: bool,
-    /// Its action follows from it.
+    /// Reason of the event, from which the action follows.
     pub reason: EventReason,
-    /// Truncated to the limit of the API.
+    /// Text of the event, truncated to the limit of the API.
     pub note: &'a str,
     /// Reporting process.
     pub source: &'a EventSource,
