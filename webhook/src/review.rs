@@ -253,7 +253,7 @@ fn judge(state: &State, phase: Phase, request: &Request<'_>) -> Answer {
     }
 }
 
-/// At most 256 characters without control characters, for log lines.
+/// Text for log lines: at most 256 characters, without control characters.
 pub(crate) fn sanitize(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(256).collect()
 }
