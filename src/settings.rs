@@ -31,7 +31,7 @@ pub(crate) struct Settings {
     pub(crate) health_address: Option<SocketAddr>,
     pub(crate) namespace: String,
     pub(crate) pod_name: Option<String>,
-    /// If known.
+    /// Deployment of the controller, if known.
     pub(crate) deployment: Option<String>,
     /// `None` for a single replica.
     pub(crate) election: Option<wva_runtime::leadership::Election>,
@@ -39,7 +39,7 @@ pub(crate) struct Settings {
     pub(crate) instance: Option<String>,
     pub(crate) service: Option<String>,
     pub(crate) certificates: Certificates,
-    /// If the metrics endpoint has its own.
+    /// Certificate of the metrics endpoint, if it has its own.
     pub(crate) metrics_certificate: Option<CertificateFiles>,
     pub(crate) http2: bool,
     pub(crate) rest_timeout: Duration,

@@ -103,7 +103,7 @@ impl Process {
         Ok(reloads)
     }
 
-    /// While this replica leads.
+    /// Exports the series of variants while this replica leads.
     fn export_series(
         &mut self,
         reader: &Reader,
@@ -211,7 +211,7 @@ impl Process {
         }
     }
 
-    /// Their state is new in each term: other replicas may have written since.
+    /// Starts the writers of status and events. Their state is new in each term: other replicas may have written since.
     fn spawn_status_and_events(
         &mut self,
         reader: &Reader,

@@ -21,7 +21,7 @@ const MAX_FILE_BYTES: u64 = 2 << 20;
 pub(crate) enum Retry {
     /// One attempt.
     Never,
-    /// Until the API server answers. A restart would not help, and would add load to a server that starts.
+    /// Attempts until the API server answers. A restart would not help, and would add load to a server that starts.
     UntilAnswered,
 }
 

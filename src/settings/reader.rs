@@ -81,7 +81,7 @@ impl SettingsReader<'_> {
         }
     }
 
-    /// If a directory is set.
+    /// Files of a certificate, if a directory is set.
     fn files(&self, [folder, certificate, key]: [Key<String>; 3]) -> Option<CertificateFiles> {
         let folder = self.optional(folder)?;
         Some(CertificateFiles { folder, certificate: self.get(certificate), key: self.get(key) })
@@ -314,7 +314,7 @@ fn host_name() -> Option<String> {
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
-/// In the form of the old name: a flag for a flag.
+/// Current name, in the form of the old one: a flag for a flag.
 fn current_name(old: Source, setting: &Setting) -> String {
     match (old, setting.flag) {
         (Source::Flag(_), Some(flag)) => format!("--{flag}"),
