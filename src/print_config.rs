@@ -23,7 +23,7 @@ pub(crate) async fn print_config(arguments: &ArgMatches) -> anyhow::Result<()> {
     };
     let settings = sources.read(&map.text);
     let mut text = format!("# main ConfigMap {namespace}/{name}: {state}\n");
-    let of_settings = settings.as_ref().map(|settings| &*settings.warnings).unwrap_or_default();
+    let of_settings = settings.as_ref().map(|settings| &*settings.given.warnings).unwrap_or_default();
     for warning in of_settings.iter().chain(&map.warnings) {
         let _ = writeln!(text, "# warning: {warning}");
     }

@@ -95,7 +95,7 @@ pub(crate) async fn run(
 ) -> anyhow::Result<()> {
     let EffectiveSettings { given, defaults } = settings.effective();
     tracing::info!(given, defaults, "Settings in force");
-    for warning in &settings.warnings {
+    for warning in &settings.given.warnings {
         tracing::warn!("{warning}");
     }
     let mut process = Process::new(settings).await?;
@@ -125,7 +125,7 @@ impl Process {
     async fn new(settings: Settings) -> anyhow::Result<Self> {
         let signals = ShutdownSignals::default();
         let client = client(Some(settings.rest_timeout)).await?;
-        let registry = registry(settings.instance.as_deref())?;
+        let registry = registry(settings.identity.instance.as_deref())?;
         registry.register(Box::new(telemetry::build_info()?))?;
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
         let mut tasks = supervision::tasks();
@@ -145,7 +145,7 @@ impl Process {
         let mut synced = SyncStatus::default();
         let mut scope = WatchScope {
             client: client.clone(),
-            namespace: settings.watch_namespace.clone(),
+            namespace: settings.identity.watch_namespace.clone(),
             changed: changed.clone(),
             shutdown: signals.shutdown.clone(),
             synced: &mut synced,
@@ -154,7 +154,7 @@ impl Process {
         let (observe, variant_index) = wva_webhook::variant_index();
         let variants = watch_variants(&mut scope, observe);
         // A namespaced install has no permission to watch namespaces.
-        let namespaces = settings.watch_namespace.is_none().then(|| watch_namespaces(&mut scope));
+        let namespaces = settings.identity.watch_namespace.is_none().then(|| watch_namespaces(&mut scope));
         Ok(Self {
             settings,
             clients: Clients { client, fenced, auth },
@@ -182,7 +182,7 @@ impl Process {
 
     fn start_watches(&mut self, controller: &Controller) -> ControllerWatches {
         let (variants, namespaces) = (self.caches.variants.clone(), self.caches.namespaces.clone());
-        let (names, opted_in) = (self.settings.maps.clone(), self.settings.config_enabled_value.clone());
+        let (names, opted_in) = (self.settings.maps.names.clone(), self.settings.maps.enabled_value.clone());
         let mut scope = self.scope();
         let (observe_autoscalers, autoscalers) = wva_webhook::autoscaler_index();
         let (observe_scaled_objects, scaled_objects) = wva_webhook::scaled_object_index();
@@ -210,7 +210,7 @@ impl Process {
     fn scope(&mut self) -> WatchScope<'_> {
         WatchScope {
             client: self.clients.client.clone(),
-            namespace: self.settings.watch_namespace.clone(),
+            namespace: self.settings.identity.watch_namespace.clone(),
             changed: self.caches.changed.clone(),
             shutdown: self.signals.shutdown.clone(),
             synced: &mut self.caches.synced,

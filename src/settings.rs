@@ -26,30 +26,55 @@ pub(crate) use sources::Sources;
 pub(crate) struct Settings {
     pub(crate) webhook: Option<Webhook>,
     pub(crate) controller: Option<Controller>,
-    pub(crate) metrics_address: Option<SocketAddr>,
-    pub(crate) metrics_secure: bool,
-    pub(crate) health_address: Option<SocketAddr>,
+    pub(crate) identity: Identity,
+    pub(crate) endpoints: Endpoints,
+    pub(crate) certificates: Certificates,
+    /// `None` for a single replica.
+    pub(crate) election: Option<wva_runtime::leadership::Election>,
+    pub(crate) rest_timeout: Duration,
+    pub(crate) log: Log,
+    pub(crate) maps: WatchedMaps,
+    pub(crate) given: Given,
+}
+
+/// Who the process is, and where it runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
     pub(crate) namespace: String,
     pub(crate) pod_name: Option<String>,
     /// Deployment of the controller, if known.
     pub(crate) deployment: Option<String>,
-    /// `None` for a single replica.
-    pub(crate) election: Option<wva_runtime::leadership::Election>,
-    pub(crate) watch_namespace: Option<String>,
-    pub(crate) instance: Option<String>,
+    /// Service in front of the replicas.
     pub(crate) service: Option<String>,
-    pub(crate) certificates: Certificates,
+    /// `CONTROLLER_INSTANCE`.
+    pub(crate) instance: Option<String>,
+    pub(crate) watch_namespace: Option<String>,
+}
+
+/// Endpoints other than the webhook's.
+#[derive(Clone, Debug)]
+pub(crate) struct Endpoints {
+    pub(crate) metrics_address: Option<SocketAddr>,
+    pub(crate) metrics_secure: bool,
     /// Certificate of the metrics endpoint, if it has its own.
     pub(crate) metrics_certificate: Option<CertificateFiles>,
+    pub(crate) health_address: Option<SocketAddr>,
     pub(crate) http2: bool,
-    pub(crate) rest_timeout: Duration,
-    pub(crate) log: Log,
+}
+
+/// ConfigMaps that the process watches.
+#[derive(Clone, Debug)]
+pub(crate) struct WatchedMaps {
+    pub(crate) names: wva_rules::MapNames,
     /// Input of the rules on the main map.
     pub(crate) running: wva_rules::Running,
     /// Value of the namespace label that enables local ConfigMaps.
-    pub(crate) config_enabled_value: String,
-    /// Names of the watched ConfigMaps.
-    pub(crate) maps: wva_rules::MapNames,
+    pub(crate) enabled_value: String,
+}
+
+/// What the settings were made from.
+#[derive(Clone, Debug)]
+pub(crate) struct Given {
     /// Values before conversion.
     pub(crate) values: RawSettings,
     /// Logged once at the start.
@@ -149,11 +174,11 @@ impl SettingsError {
 
 impl Settings {
     pub(crate) fn engine(&self) -> wva_controller::EngineConfig {
-        reader::SettingsReader { raw: &self.values, invalid: Vec::new() }.engine()
+        reader::SettingsReader { raw: &self.given.values, invalid: Vec::new() }.engine()
     }
 
     pub(crate) fn event_source(&self) -> EventSource {
-        EventSource { instance: self.instance.clone(), pod: self.pod_name.clone() }
+        EventSource { instance: self.identity.instance.clone(), pod: self.identity.pod_name.clone() }
     }
 
     pub(crate) fn serves_external_metrics(&self) -> bool {

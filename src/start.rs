@@ -33,9 +33,9 @@ pub(crate) async fn load_settings(arguments: &ArgMatches) -> anyhow::Result<(Set
         let MapName { namespace, name } = sources.main_map();
         format!("settings (main ConfigMap {namespace}/{name})")
     })?;
-    settings.running.restart_revision.clone_from(&map.restart_revision);
-    settings.warnings.extend(map.warnings.iter().cloned());
-    let live = LiveSettings::new(sources, map, settings.values.clone());
+    settings.maps.running.restart_revision.clone_from(&map.restart_revision);
+    settings.given.warnings.extend(map.warnings.iter().cloned());
+    let live = LiveSettings::new(sources, map, settings.given.values.clone());
     Ok((settings, live))
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn decide(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let outcome = decide_snapshot(&snapshot);
     let text = match format {
         "json" | "yaml" => output::report(FileKind::Decisions, &outcome, format)?,
-        "name" => outcome.decisions.iter().map(|decision| object_name(&decision.variant)).collect(),
+        "name" => outcome.decisions.iter().map(|decision| object_name(&decision.key.name)).collect(),
         _ if outcome.decisions.is_empty() => "the snapshot has no variants; nothing to decide".to_owned(),
         _ => trace::render_with_signals(&snapshot, &outcome),
     };

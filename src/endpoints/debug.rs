@@ -106,7 +106,7 @@ impl<'a> Explanation<'a> {
         let mut decisions: Vec<&Decision> =
             variants.iter().filter_map(|(_, v)| v.decision.as_ref()).collect();
         decisions.sort_by(|a, b| {
-            (&a.namespace, &a.model_id, &a.variant).cmp(&(&b.namespace, &b.model_id, &b.variant))
+            (&a.key.namespace, &a.model_id, &a.key.name).cmp(&(&b.key.namespace, &b.model_id, &b.key.name))
         });
         Self { decisions }
     }

@@ -35,7 +35,7 @@ impl Process {
             "events of refused changes",
             run_to_end(wva_webhook::write_refusal_events(client, source, receiver, shutdown)),
         );
-        let (resolver, http2) = (certs.resolver(), self.settings.http2);
+        let (resolver, http2) = (certs.resolver(), self.settings.endpoints.http2);
         let tls = Arc::new(match client_ca {
             Some(_) => wva_certs::server_config_with_client_certs(resolver, http2)?,
             None => wva_certs::server_config(resolver, http2)?,
@@ -45,7 +45,7 @@ impl Process {
             wva_webhook::serve(listener, tls, state, signals, limits).await.map_err(|e| e.to_string())
         });
         let (Some(configuration), Some(service)) =
-            (webhook.configuration.clone(), self.settings.service.clone())
+            (webhook.configuration.clone(), self.settings.identity.service.clone())
         else {
             tracing::info!("WEBHOOK_CONFIGURATION is not set; webhooks are not registered");
             return Ok(());
@@ -68,10 +68,10 @@ impl Process {
 
     fn review_settings(&self, webhook: &Webhook, client_ca: Option<Arc<ClientCa>>) -> wva_webhook::Settings {
         wva_webhook::Settings {
-            instance: self.settings.instance.clone(),
+            instance: self.settings.identity.instance.clone(),
             policy: webhook.policy,
-            maps: self.settings.maps.clone(),
-            running: self.settings.running.clone(),
+            maps: self.settings.maps.names.clone(),
+            running: self.settings.maps.running.clone(),
             client_ca,
         }
     }
@@ -82,10 +82,10 @@ impl Process {
             variants: self.caches.variant_index.clone(),
             namespaces: self.caches.namespaces.clone(),
             controller: watched.map(|watched| watched.facts.clone()),
-            watch_namespace: self.settings.watch_namespace.clone(),
-            instance: self.settings.instance.clone(),
-            config_enabled_value: self.settings.config_enabled_value.clone(),
-            controller_namespace: self.settings.namespace.clone(),
+            watch_namespace: self.settings.identity.watch_namespace.clone(),
+            instance: self.settings.identity.instance.clone(),
+            config_enabled_value: self.settings.maps.enabled_value.clone(),
+            controller_namespace: self.settings.identity.namespace.clone(),
         }
     }
 
@@ -101,13 +101,13 @@ impl Process {
             mutating: configuration.clone(),
             validating: configuration,
             service: registration::ServiceRef {
-                namespace: self.settings.namespace.clone(),
+                namespace: self.settings.identity.namespace.clone(),
                 name: service.to_owned(),
             },
         };
         let probe = registration::Probe {
             addr: local_address(address),
-            server_name: format!("{service}.{}.svc", self.settings.namespace),
+            server_name: format!("{service}.{}.svc", self.settings.identity.namespace),
         };
         let (client, certs, synced) =
             (self.clients.fenced.clone(), certs.clone(), self.caches.synced.clone());

@@ -35,7 +35,12 @@ impl Process {
                 Some(self.start_self_signed(ca_lifetime, lifetime)?)
             }
         };
-        let own = self.settings.metrics_certificate.clone().filter(|_| self.settings.metrics_secure);
+        let own = self
+            .settings
+            .endpoints
+            .metrics_certificate
+            .clone()
+            .filter(|_| self.settings.endpoints.metrics_secure);
         let metrics = own.map(|files| self.start_file_certs("certificate files of metrics", &files));
         let checks = [("certificate is loaded", &serving), ("certificate of metrics is loaded", &metrics)];
         for (check, certs) in checks {
@@ -54,8 +59,8 @@ impl Process {
         ca_lifetime: std::time::Duration,
         cert_lifetime: std::time::Duration,
     ) -> anyhow::Result<Certs> {
-        let service = self.settings.service.as_deref();
-        let namespace = self.settings.namespace.clone();
+        let service = self.settings.identity.service.as_deref();
+        let namespace = self.settings.identity.namespace.clone();
         let mut dns_names = service.map(|s| CertsConfig::service_names(s, &namespace)).unwrap_or_default();
         dns_names.push("localhost".to_owned());
         let secret_name = format!("{}-ca", service.unwrap_or("wva"));

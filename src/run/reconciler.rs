@@ -205,7 +205,7 @@ impl Process {
 
     fn ownership(&self, controller: &Controller) -> Ownership {
         Ownership {
-            instance: self.settings.instance.clone(),
+            instance: self.settings.identity.instance.clone(),
             manage_labelled: controller.manage_labelled,
             takeover_delay: controller.takeover_delay,
         }
@@ -234,11 +234,11 @@ impl Process {
     }
 
     fn report_service_monitor_deletions(&mut self) {
-        let Some(deployment) = self.settings.deployment.clone() else { return };
-        if self.settings.metrics_address.is_none() {
+        let Some(deployment) = self.settings.identity.deployment.clone() else { return };
+        if self.settings.endpoints.metrics_address.is_none() {
             return;
         }
-        let (namespace, source) = (self.settings.namespace.clone(), self.settings.event_source());
+        let (namespace, source) = (self.settings.identity.namespace.clone(), self.settings.event_source());
         let reporter = ServiceMonitorReporter { namespace, deployment, source };
         let present = watch_service_monitor(&mut self.scope(), &reporter.namespace, &reporter.monitor_name());
         let (client, leader_events, shutdown) = (
@@ -261,8 +261,10 @@ impl Process {
     ) -> anyhow::Result<()> {
         let listener = wva_runtime::server::bind("the external metrics API", address)?;
         let auth = self.clients.auth.clone();
-        let tls =
-            Arc::new(wva_certs::server_config_with_client_certs(certs.resolver(), self.settings.http2)?);
+        let tls = Arc::new(wva_certs::server_config_with_client_certs(
+            certs.resolver(),
+            self.settings.endpoints.http2,
+        )?);
         let state = Arc::new(ExternalMetrics {
             variants: self.caches.variants.clone(),
             namespaces: self.caches.namespaces.clone(),
@@ -280,8 +282,8 @@ impl Process {
             "CA of the aggregator",
             run_to_end(async move { auth.watch_request_header(shutdown).await }),
         );
-        if let Some(name) = self.settings.service.clone() {
-            let own = OwnService { namespace: self.settings.namespace.clone(), name };
+        if let Some(name) = self.settings.identity.service.clone() {
+            let own = OwnService { namespace: self.settings.identity.namespace.clone(), name };
             let (client, certs, trust) =
                 (self.clients.fenced.clone(), certs.clone(), certs.trust_reporter("APIService"));
             self.spawn_leading("opening of the APIService", move |ended| {

@@ -10,12 +10,12 @@ use crate::endpoints;
 impl Process {
     /// Serves `/metrics`: over HTTPS with authorization, or over HTTP without `METRICS_SECURE`.
     pub(super) fn serve_metrics(&mut self, certs: &ServingCerts) -> anyhow::Result<()> {
-        let Some(address) = self.settings.metrics_address else { return Ok(()) };
+        let Some(address) = self.settings.endpoints.metrics_address else { return Ok(()) };
         let listener = wva_runtime::server::bind("/metrics", address)?;
         let router = endpoints::metrics_router(self.metrics.registry.clone(), self.metrics.series.clone());
         let (limits, shutdown) = (endpoints::limits("/metrics"), self.signals.shutdown.clone());
-        if self.settings.metrics_secure {
-            let tls = wva_certs::server_config(certs.metrics()?.resolver(), self.settings.http2)?;
+        if self.settings.endpoints.metrics_secure {
+            let tls = wva_certs::server_config(certs.metrics()?.resolver(), self.settings.endpoints.http2)?;
             let pickers = self.settings.controller.as_ref().and_then(|c| c.zero.picker_token.user());
             let auth = self.clients.auth.clone();
             let guarded = endpoints::require_authorization(router, auth, pickers.map(Arc::from));
@@ -34,7 +34,7 @@ impl Process {
             stopping: self.signals.stopping.clone(),
             progress: self.progress.clone(),
         }));
-        if let Some(address) = self.settings.health_address {
+        if let Some(address) = self.settings.endpoints.health_address {
             let listener = wva_runtime::server::bind("/healthz and /readyz", address)?;
             let router = endpoints::health_router(ready.0.clone());
             let (limits, shutdown) = (endpoints::limits("health"), self.signals.shutdown.clone());

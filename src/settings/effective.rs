@@ -36,8 +36,8 @@ impl Settings {
     pub(crate) fn effective(&self) -> EffectiveSettings {
         let (mut given, mut defaults) = (Vec::new(), Vec::new());
         for setting in SETTINGS {
-            let Some(entry) = self.values.get(setting.key) else { continue };
-            let value = one_line(&self.values.display_value(setting).unwrap_or_default());
+            let Some(entry) = self.given.values.get(setting.key) else { continue };
+            let value = one_line(&self.given.values.display_value(setting).unwrap_or_default());
             match entry.source {
                 Source::Default => defaults.push(format!("{}={value}", setting.key)),
                 source => given.push(format!("{}={value} ({source})", setting.key)),

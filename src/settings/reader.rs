@@ -11,7 +11,10 @@ use wva_runtime::prometheus::{ClientIdentity, PrometheusConfig};
 
 use super::choices::{CertMode, choice};
 use super::raw::{InvalidSetting, RawSettings, Source};
-use super::{CertificateFiles, Certificates, Controller, Log, Settings, Webhook, ZeroScaling};
+use super::{
+    CertificateFiles, Certificates, Controller, Endpoints, Given, Identity, Log, Settings, WatchedMaps,
+    Webhook, ZeroScaling,
+};
 
 pub(super) struct SettingsReader<'a> {
     pub(super) raw: &'a RawSettings,
@@ -24,39 +27,56 @@ impl SettingsReader<'_> {
         Settings {
             webhook: self.get(keys::WVA_WEBHOOK).then(|| self.webhook()).flatten(),
             controller: self.get(keys::WVA_CONTROLLER).then(|| self.controller()),
-            metrics_address: self.get(keys::METRICS_BIND_ADDRESS),
-            metrics_secure: self.get(keys::METRICS_SECURE),
-            health_address: self.health_address(),
+            identity: self.identity(),
+            endpoints: self.endpoints(),
+            certificates: self.certificates(),
+            election: self.get(keys::LEADER_ELECT).then(|| self.election()),
+            rest_timeout: self.get(keys::REST_CLIENT_TIMEOUT),
+            log: self.log(),
+            maps: self.maps(),
+            given: Given { values: self.raw.clone(), warnings: self.warnings() },
+        }
+    }
+
+    fn identity(&mut self) -> Identity {
+        Identity {
             namespace: self.get(keys::POD_NAMESPACE),
             pod_name: self.optional(keys::POD_NAME).or_else(host_name),
             deployment: self.deployment(),
-            election: self.get(keys::LEADER_ELECT).then(|| self.election()),
-            watch_namespace: self.optional(keys::WATCH_NAMESPACE),
-            instance: self.optional(keys::CONTROLLER_INSTANCE),
             service: self.optional(keys::WEBHOOK_SERVICE),
-            certificates: self.certificates(),
+            instance: self.optional(keys::CONTROLLER_INSTANCE),
+            watch_namespace: self.optional(keys::WATCH_NAMESPACE),
+        }
+    }
+
+    fn endpoints(&mut self) -> Endpoints {
+        Endpoints {
+            metrics_address: self.get(keys::METRICS_BIND_ADDRESS),
+            metrics_secure: self.get(keys::METRICS_SECURE),
             metrics_certificate: self.files([
                 keys::METRICS_CERT_PATH,
                 keys::METRICS_CERT_NAME,
                 keys::METRICS_CERT_KEY,
             ]),
+            health_address: self.health_address(),
             http2: self.get(keys::ENABLE_HTTP2),
-            rest_timeout: self.get(keys::REST_CLIENT_TIMEOUT),
-            log: self.log(),
-            running: wva_rules::Running {
-                values: self.raw.running_values(),
-                restart_revision: None,
-                rollout: rollout(self.deployment().as_deref()),
-            },
-            config_enabled_value: self.get(keys::WVA_CONFIG_ENABLED_VALUE),
-            maps: wva_rules::MapNames {
+        }
+    }
+
+    fn maps(&mut self) -> WatchedMaps {
+        WatchedMaps {
+            names: wva_rules::MapNames {
                 namespace: self.get(keys::POD_NAMESPACE),
                 main: self.get(keys::CONFIG_MAP_NAME),
                 saturation: self.get(keys::SATURATION_CONFIG_MAP_NAME),
                 service_classes: self.get(keys::SERVICE_CLASS_CONFIG_MAP_NAME),
             },
-            values: self.raw.clone(),
-            warnings: self.warnings(),
+            running: wva_rules::Running {
+                values: self.raw.running_values(),
+                restart_revision: None,
+                rollout: rollout(self.deployment().as_deref()),
+            },
+            enabled_value: self.get(keys::WVA_CONFIG_ENABLED_VALUE),
         }
     }
 

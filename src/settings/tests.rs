@@ -52,13 +52,16 @@ fn environment_overrides_map_and_map_overrides_file() {
     assert_eq!(engine.interval, Duration::from_secs(9));
     assert_eq!(s.rest_timeout, Duration::from_secs(11));
     assert_eq!(engine.decision_hold, Duration::from_mins(13));
-    assert_eq!(s.metrics_address.map(|a| a.port()), Some(8080));
-    assert_eq!(s.namespace, "workload-variant-autoscaler-system", "the map cannot set its own location");
+    assert_eq!(s.endpoints.metrics_address.map(|a| a.port()), Some(8080));
     assert_eq!(
-        s.warnings,
+        s.identity.namespace, "workload-variant-autoscaler-system",
+        "the map cannot set its own location"
+    );
+    assert_eq!(
+        s.given.warnings,
         ["ConfigMap key config.yaml, METRICS_ADDR is an old name; use METRICS_BIND_ADDRESS"]
     );
-    let source = |key: &str| s.running.values[key].source.clone();
+    let source = |key: &str| s.maps.running.values[key].source.clone();
     assert_eq!(source("REST_CLIENT_TIMEOUT"), RunningSource::Map);
     assert_eq!(source("WVA_DECISION_HOLD"), RunningSource::File);
     assert_eq!(
@@ -81,12 +84,12 @@ fn derives_deployment_from_pod_name_unless_set() {
         ("named", "wva-controller-manager-6d4cf56db6-x7k2z", Some("named")),
     ] {
         let settings = settings(&[("DEPLOYMENT_NAME", named), ("POD_NAME", pod)]);
-        assert_eq!(settings.deployment.as_deref(), want, "{named:?} {pod:?}");
+        assert_eq!(settings.identity.deployment.as_deref(), want, "{named:?} {pod:?}");
         let rollout = want.map_or_else(
             || "deployment -l control-plane=controller-manager".to_owned(),
             |name| format!("deployment/{name}"),
         );
-        assert_eq!(settings.running.rollout, rollout);
+        assert_eq!(settings.maps.running.rollout, rollout);
     }
 }
 
@@ -97,8 +100,8 @@ fn flag_overrides_environment_only_if_set() {
         &[URL, ("METRICS_BIND_ADDRESS", ":8080"), ("ENABLE_HTTP2", "true")],
     );
     let s = s.unwrap();
-    assert_eq!(s.metrics_address.map(|a| a.port()), Some(8443));
-    assert!(s.http2);
+    assert_eq!(s.endpoints.metrics_address.map(|a| a.port()), Some(8443));
+    assert!(s.endpoints.http2);
 }
 
 #[test]
@@ -126,10 +129,10 @@ fn admission_only_needs_no_prometheus() {
 #[test]
 fn old_names_work_and_warn() {
     let s = read(&["--metrics-addr=:8080"], &[URL, ("PROBE_ADDR", ":9999")]).unwrap();
-    assert_eq!(s.metrics_address.map(|a| a.port()), Some(8080));
-    assert_eq!(s.health_address.map(|a| a.port()), Some(9999));
+    assert_eq!(s.endpoints.metrics_address.map(|a| a.port()), Some(8080));
+    assert_eq!(s.endpoints.health_address.map(|a| a.port()), Some(9999));
     assert_eq!(
-        s.warnings,
+        s.given.warnings,
         [
             "flag --metrics-addr is an old name; use --metrics-bind-address",
             "environment PROBE_ADDR is an old name; use HEALTH_PROBE_BIND_ADDRESS"
@@ -137,7 +140,7 @@ fn old_names_work_and_warn() {
     );
     let s = read(&["--leader-election-id=x"], &[URL]).unwrap();
     let want = "flag --leader-election-id is an old name; use the environment variable LEADER_ELECTION_ID";
-    assert_eq!(s.warnings, [want]);
+    assert_eq!(s.given.warnings, [want]);
 }
 
 #[test]
@@ -150,7 +153,7 @@ fn proactive_model_is_off_by_default() {
 fn scale_to_zero_and_actuation_are_off_by_default() {
     let zero = |set: &[(&str, &str)]| {
         let settings = settings(set);
-        assert_eq!(settings.warnings, [""; 0]);
+        assert_eq!(settings.given.warnings, [""; 0]);
         let engine = settings.engine();
         (engine.scale_to_zero, engine.actuation, settings.controller.unwrap().zero.max_concurrent_steps)
     };
@@ -187,9 +190,9 @@ fn empty_variable_counts_as_not_set() {
     let empty = ["GLOBAL_OPT_INTERVAL", "POD_NAMESPACE", "METRICS_SECURE", "POD_NAME"];
     let s = settings(&empty.map(|key| (key, "")));
     assert_eq!(s.engine().interval, Duration::from_mins(1));
-    assert_eq!(s.namespace, "workload-variant-autoscaler-system");
-    assert!(s.metrics_secure);
-    assert!(s.pod_name.is_some_and(|name| !name.is_empty()), "the host name is the default");
+    assert_eq!(s.identity.namespace, "workload-variant-autoscaler-system");
+    assert!(s.endpoints.metrics_secure);
+    assert!(s.identity.pod_name.is_some_and(|name| !name.is_empty()), "the host name is the default");
     assert!(read(&["--metrics-secure="], &[URL]).is_err(), "an empty flag is an error");
 }
 
@@ -219,7 +222,7 @@ fn reads_prometheus_connection_settings() {
         ("WVA_EARLY_SCALE_UP", "false"),
     ];
     let all = read(&[], &[&[cert, key][..], &rest].concat()).unwrap();
-    assert_eq!(all.warnings, [""; 0], "all of it has an effect");
+    assert_eq!(all.given.warnings, [""; 0], "all of it has an effect");
     let engine = all.engine();
     let controller = all.controller.unwrap();
     assert_eq!(controller.extra_matchers, "cluster=\"a\"");
@@ -265,12 +268,12 @@ fn certificates_are_self_signed_unless_a_folder_is_set() {
     assert_eq!(mode(&[folder, ("WVA_CERT_MODE", "files")]), files);
     let unread = settings(&[folder, ("WVA_CERT_MODE", "self")]);
     assert!(matches!(unread.certificates, Certificates::SelfSigned { .. }));
-    assert_eq!(unread.warnings, ["WEBHOOK_CERT_PATH (/certs) is ignored: WVA_CERT_MODE is self"]);
+    assert_eq!(unread.given.warnings, ["WEBHOOK_CERT_PATH (/certs) is ignored: WVA_CERT_MODE is self"]);
 }
 
 #[test]
 fn warns_about_settings_without_effect() {
-    let warnings = |set: &[(&str, &str)]| settings(set).warnings;
+    let warnings = |set: &[(&str, &str)]| settings(set).given.warnings;
     let delay = ("WVA_TAKEOVER_DELAY", "45s");
     let found = warnings(&[delay]);
     assert!(found.len() == 1 && found[0].starts_with("WVA_TAKEOVER_DELAY (45s) does not delay"), "{found:?}");
@@ -366,7 +369,7 @@ fn displays_each_value_with_source_and_without_secrets() {
         ("LEADER_ELECTION_ID", "mine"),
     ];
     let settings = read(&["--leader-elect"], &set).unwrap();
-    let lines = settings.values.lines();
+    let lines = settings.given.values.lines();
     for setting in wva_crds::settings::SETTINGS {
         let matching = lines.lines().filter(|line| line.starts_with(&format!("{}=", setting.key)));
         assert_eq!(matching.count(), 1, "{}", setting.key);

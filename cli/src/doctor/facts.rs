@@ -190,7 +190,7 @@ pub(super) fn recompute(leaders: &Leaders) -> Vec<Outcome> {
 
 pub(super) fn index_decisions(outcomes: &[Outcome]) -> BTreeMap<ObjectId, Decision> {
     let all = outcomes.iter().flat_map(|outcome| &outcome.decisions);
-    let id = |d: &Decision| ObjectId { namespace: d.namespace.clone(), name: d.variant.clone() };
+    let id = |d: &Decision| ObjectId { namespace: d.key.namespace.clone(), name: d.key.name.clone() };
     all.map(|decision| (id(decision), decision.clone())).collect()
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Base {
 /// Progress towards the last target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// There is no target, the replicas equal it, or the HPA ignores the difference.
+    /// No target is set, the replicas equal it, or the HPA ignores the difference.
     Reached,
     /// The autoscaler has time to carry it out.
     Underway,

@@ -3,18 +3,22 @@
 mod bounds;
 mod json;
 mod next_state;
+mod report;
 mod signal_gaps;
+
+use std::borrow::Cow;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::reason::{Activity, FallbackSource, Reason, WaitingReplicas};
-use crate::snapshot::{AnalyzerName, Attainment, Mode, RouterLoad, WakeObstacle};
+use crate::reason::{FallbackSource, Reason};
+use crate::snapshot::{AnalyzerName, WakeObstacle};
 use wva_crds::entries::DroppedLayer;
 use wva_objects::servers::ServerKind;
 
 pub use bounds::Bounds;
 pub use next_state::{NextState, VariantState};
+pub use report::{ModelReport, ReplicaReport, Report};
 pub use signal_gaps::{MainSignal, SignalGaps};
 
 /// A stage of the pipeline.
@@ -77,58 +81,20 @@ pub enum Action {
 /// Target of one variant, and the steps that led to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// Namespace of the variant.
-    pub namespace: String,
+    /// The variant.
+    pub key: VariantKey,
     /// Model that the variant serves.
     pub model_id: String,
-    /// Name of the `VariantAutoscaling`.
-    pub variant: String,
-    /// Accelerator, or `unresolved`.
-    pub accelerator: String,
     /// `spec.replicas` of the workload.
     pub current: u32,
-    /// Where the steps start: the last target within the bounds, else `current`.
+    /// Replicas from which the steps start: the last target within the bounds, else `current`.
     pub base: u32,
-    /// Ready replicas, at most `current`.
-    pub ready: u32,
     /// Steps from `base` to the target, in order of the stages. Never empty.
     pub steps: Vec<Step>,
-    /// Mode annotation of the variant.
-    pub mode: Mode,
-    /// Bounds of the target.
-    pub bounds: Bounds,
-    /// Configured analyzer.
-    pub analyzer: AnalyzerName,
-    /// Replicas that do not become ready keep the variant from growing.
-    pub stuck: bool,
-    /// Replicas that a scheduling gate or a ResourceQuota holds back.
-    pub waiting_for_quota: Option<WaitingReplicas>,
-    /// Value that is held because the analysis failed.
-    pub safety_net: Option<FallbackSource>,
-    /// Earlier target that ended without being carried out.
-    pub not_carried_out: Option<u32>,
-    /// Accelerator without enough free GPUs, or what else is too scarce.
-    pub limited_by: Option<String>,
-    /// Every variant of the model has 0 replicas.
-    pub model_at_zero: bool,
-    /// Scale to zero is on.
-    pub scale_to_zero: bool,
-    /// Keeps the model from scaling to zero, or from waking up, although scale to zero is on.
-    pub wake_obstacle: Option<WakeObstacle>,
-    /// Keeps the model, which has replicas, from zero although scale to zero is on.
-    pub activity: Option<Activity>,
-    /// Replicas whose sample counts.
-    pub reporting: u32,
-    /// Replicas whose sample is too old to count, but not missing.
-    pub stale: u32,
-    /// Replicas of `reporting` that lack a main signal.
-    pub signal_gaps: SignalGaps,
-    /// Measured shares within the objectives of the model.
-    pub attainment: Attainment,
-    /// Load of the model at the router.
-    pub router: Option<RouterLoad>,
     /// Decision of the shadow analyzer, if the settings name one. It changes no target.
     pub shadow: Option<Box<Shadow>>,
+    /// What the decision saw.
+    pub report: Report,
 }
 
 /// Decision of another analyzer, before the mode applies.
@@ -173,14 +139,6 @@ pub(crate) fn wants_more(steps: &[Step]) -> bool {
 }
 
 impl Decision {
-    /// Why requests would not wake the model, where that matters.
-    #[must_use]
-    pub fn not_wakeable(&self) -> Option<String> {
-        let obstacle = self.wake_obstacle?;
-        let state = if self.scale_to_zero { "Scale to zero is on" } else { "The model is at 0 replicas" };
-        Some(format!("{state}, but {obstacle}"))
-    }
-
     /// Target; in mode `recommend`, the one that would be published.
     #[must_use]
     pub fn target(&self) -> u32 {
@@ -240,16 +198,30 @@ impl Decision {
         wants_more(&self.steps)
     }
 
-    /// Key of the variant.
+    /// Value that is held because the analysis failed.
     #[must_use]
-    pub fn key(&self) -> VariantKey {
-        VariantKey { namespace: self.namespace.clone(), name: self.variant.clone() }
+    pub fn safety_net(&self) -> Option<FallbackSource> {
+        self.last_of(|reason| match reason {
+            Reason::SafetyNet { fallback_source, .. } => Some(*fallback_source),
+            _ => None,
+        })
+    }
+
+    /// Accelerator without enough free GPUs, or what else is too scarce.
+    #[must_use]
+    pub fn limited_by(&self) -> Option<Cow<'_, str>> {
+        self.last_of(Reason::scarce_budget)
+    }
+
+    /// What the last step has of which `find` finds something.
+    fn last_of<'a, T>(&'a self, find: impl Fn(&'a Reason) -> Option<T>) -> Option<T> {
+        self.steps.iter().rev().find_map(|step| find(&step.reason))
     }
 
     /// Key of its model.
     #[must_use]
     pub fn model_key(&self) -> ModelKey {
-        ModelKey::new(&self.namespace, &self.model_id)
+        ModelKey::new(&self.key.namespace, &self.model_id)
     }
 }
 

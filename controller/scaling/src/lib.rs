@@ -25,8 +25,8 @@ mod view;
 mod tests;
 
 pub use decision::{
-    Action, Bounds, Decision, MainSignal, ModelKey, NextState, Outcome, Shadow, SignalGaps, Stage, Step,
-    VariantKey, VariantState, Warning,
+    Action, Bounds, Decision, MainSignal, ModelKey, ModelReport, NextState, Outcome, ReplicaReport, Report,
+    Shadow, SignalGaps, Stage, Step, VariantKey, VariantState, Warning,
 };
 pub use pipeline::decide;
 pub use reason::{Activity, AnalysisError, FallbackSource, Reason, WaitingReplicas};

@@ -7,7 +7,9 @@ mod share;
 
 use self::rank::Rank;
 use crate::analyze::{Verdict, analyze};
-use crate::decision::{Decision, Outcome, Shadow, Stage, VariantKey, VariantState, Warning};
+use crate::decision::{
+    Decision, ModelReport, Outcome, ReplicaReport, Report, Shadow, Stage, VariantKey, VariantState, Warning,
+};
 use crate::draft::Draft;
 use crate::enforce::{enforce, find_activity};
 use crate::limit::{BudgetIndex, Ledger, added_replicas, has_budgets, is_limited, limit};
@@ -107,9 +109,10 @@ impl<'a> ModelCase<'a> {
         to_zero: ScaleToZero,
     ) -> Self {
         let (namespace, model_id) = (model.namespace.as_str(), model.model_id.as_str());
-        let remembered =
+        let (remembered, learned) =
             (cycle.memory.compute_bounds(namespace, model_id), cycle.memory.learned(namespace, model_id));
-        let view = ModelView::new(model, cycle.config, &cycle.budgets, remembered, settings, to_zero);
+        let view =
+            ModelView::new(model, cycle.config, &cycle.budgets, remembered, learned, settings, to_zero);
         let verdict = analyze(&view);
         let rank = Rank::of(cycle.config, namespace, model_id);
         let mut case = Self { view, rank, verdict, drafts: Vec::new(), shadow: None };
@@ -219,7 +222,7 @@ impl OutcomeBuilder {
             let mut decision = decision(&view, variant, draft);
             decision.shadow = shadows.next().map(Box::new);
             let capacity = state.capacities.get(i).copied().flatten();
-            self.states.push((decision.key(), variant_state(variant, &decision, capacity)));
+            self.states.push((decision.key.clone(), variant_state(variant, &decision, capacity)));
             self.outcome.decisions.push(decision);
         }
         self.memory.add(view.model, state.observed);
@@ -256,44 +259,46 @@ impl OutcomeBuilder {
 fn decision(model: &ModelView, variant: &VariantView, mut draft: Draft) -> Decision {
     // The caller keeps thousands of decisions until the next cycle.
     draft.steps.shrink_to_fit();
-    let mut decision = Decision {
-        namespace: model.model.namespace.clone(),
+    let not_carried_out = draft.steps.iter().rev().find_map(|step| match step.reason {
+        Reason::NotCarriedOut { desired, .. } => Some(desired),
+        _ => None,
+    });
+    Decision {
+        key: VariantKey { namespace: model.model.namespace.clone(), name: variant.variant.name.clone() },
         model_id: model.model.model_id.clone(),
-        variant: variant.variant.name.clone(),
-        accelerator: variant.accelerator().to_owned(),
         current: variant.current,
         base: variant.base.replicas,
-        ready: variant.ready,
-        mode: variant.variant.mode,
-        bounds: variant.bounds,
-        analyzer: model.settings.analyzer,
-        stuck: variant.stuck > 0,
-        waiting_for_quota: variant.waiting_replicas(),
-        safety_net: None,
-        not_carried_out: None,
-        limited_by: None,
-        model_at_zero: model.is_at_zero(),
-        scale_to_zero: model.to_zero.enabled,
-        wake_obstacle: model.model.wake_fault(model.to_zero.enabled),
-        activity: Some(model)
-            .filter(|model| model.to_zero.enabled && !model.is_at_zero())
-            .and_then(find_activity),
-        reporting: variant.reporting(),
-        stale: variant.stale,
-        signal_gaps: variant.signal_gaps,
-        attainment: model.model.attainment,
-        router: model.model.router,
         steps: draft.steps,
         shadow: None,
-    };
-    for step in &decision.steps {
-        match &step.reason {
-            Reason::SafetyNet { fallback_source, .. } => decision.safety_net = Some(*fallback_source),
-            Reason::NotCarriedOut { desired, .. } => decision.not_carried_out = Some(*desired),
-            reason => decision.limited_by = reason.scarce_budget().or(decision.limited_by),
-        }
+        report: Report {
+            accelerator: variant.accelerator().to_owned(),
+            analyzer: model.settings.analyzer,
+            mode: variant.variant.mode,
+            bounds: variant.bounds,
+            not_carried_out,
+            replicas: ReplicaReport {
+                ready: variant.ready,
+                reporting: variant.reporting(),
+                stale: variant.stale,
+                signal_gaps: variant.signal_gaps,
+                stuck: variant.stuck > 0,
+                waiting_for_quota: variant.waiting_replicas(),
+            },
+            model: model_report(model),
+        },
     }
-    decision
+}
+
+fn model_report(model: &ModelView) -> ModelReport {
+    let (is_at_zero, scale_to_zero) = (model.is_at_zero(), model.to_zero.enabled);
+    ModelReport {
+        is_at_zero,
+        scale_to_zero,
+        wake_obstacle: model.model.wake_fault(scale_to_zero),
+        activity: if scale_to_zero && !is_at_zero { find_activity(model) } else { None },
+        attainment: model.model.attainment,
+        router: model.model.router,
+    }
 }
 
 fn variant_state(variant: &VariantView, decision: &Decision, capacity: Option<f64>) -> VariantState {

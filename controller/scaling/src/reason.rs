@@ -8,6 +8,7 @@ mod figures;
 mod flow;
 mod sentence;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -341,11 +342,11 @@ impl Reason {
 
     /// Name of the budget that is too scarce. `None`: the step is not limited.
     #[must_use]
-    pub fn scarce_budget(&self) -> Option<String> {
+    pub fn scarce_budget(&self) -> Option<Cow<'_, str>> {
         match self {
-            Self::LimitedBy { accelerator, .. } => Some(accelerator.clone()),
-            Self::LimitedByQuota { shortage } => Some(shortage.budget()),
-            Self::YieldsTo { yielded } => Some(yielded.budget.clone()),
+            Self::LimitedBy { accelerator, .. } => Some(accelerator.into()),
+            Self::LimitedByQuota { shortage } => Some(shortage.budget().into()),
+            Self::YieldsTo { yielded } => Some((&yielded.budget).into()),
             _ => None,
         }
     }

@@ -22,14 +22,18 @@ impl fmt::Display for Trace<'_> {
             Action::Down => "down",
             Action::None => "stays",
         };
-        writeln!(f, "{}/{} ({}, model {})", d.namespace, d.variant, d.accelerator, d.model_id)?;
+        writeln!(f, "{}/{} ({}, model {})", d.key.namespace, d.key.name, d.report.accelerator, d.model_id)?;
         writeln!(f, "  {} -> {}  {verb}  {}", d.current, d.target(), d.reason().code())?;
-        write!(f, "  {} ready, {} reporting, bounds {}..", d.ready, d.reporting, d.bounds.min)?;
-        match d.bounds.max {
+        write!(
+            f,
+            "  {} ready, {} reporting, bounds {}..",
+            d.report.replicas.ready, d.report.replicas.reporting, d.report.bounds.min
+        )?;
+        match d.report.bounds.max {
             Some(max) => write!(f, "{max}")?,
             None => f.write_str("no limit")?,
         }
-        writeln!(f, ", mode {}", d.mode)?;
+        writeln!(f, ", mode {}", d.report.mode)?;
         if d.base != d.current {
             writeln!(
                 f,
@@ -37,19 +41,19 @@ impl fmt::Display for Trace<'_> {
                 d.base, d.current
             )?;
         }
-        if let Some(waiting) = &d.waiting_for_quota {
+        if let Some(waiting) = &d.report.replicas.waiting_for_quota {
             writeln!(f, "  {waiting}")?;
         }
         write_steps(f, &d.steps, "  ")?;
-        if let Some(why) = d.not_wakeable() {
+        if let Some(why) = d.report.model.not_wakeable() {
             writeln!(f, "  {why}")?;
-        } else if let Some(activity) = &d.activity {
+        } else if let Some(activity) = &d.report.model.activity {
             writeln!(f, "  not at zero: {activity}")?;
         }
-        if let Some(router) = d.router {
+        if let Some(router) = d.report.model.router {
             writeln!(f, "  at the router: {router}")?;
         }
-        write_attainment(f, d.attainment)?;
+        write_attainment(f, d.report.model.attainment)?;
         let Some(shadow) = &d.shadow else { return Ok(()) };
         let Shadow { analyzer, steps } = &**shadow;
         let (word, code) = (analyzer.label(), shadow.reason().code());
@@ -103,7 +107,7 @@ pub fn variants_by_name(snapshot: &Snapshot) -> BTreeMap<(&str, &str), &Variant>
 pub fn render_with_signals(snapshot: &Snapshot, outcome: &Outcome) -> String {
     let variants = variants_by_name(snapshot);
     let decisions = outcome.decisions.iter().map(|d| {
-        let signals = variants.get(&(d.namespace.as_str(), d.variant.as_str())).map(|v| Signals(v));
+        let signals = variants.get(&(d.key.namespace.as_str(), d.key.name.as_str())).map(|v| Signals(v));
         format!("{}{}", Trace(d), signals.map(|s| s.to_string()).unwrap_or_default())
     });
     let warnings = outcome.warnings.iter().map(|w| format!("warning: {w}\n"));

@@ -89,7 +89,8 @@ impl<'a> ModelView<'a> {
         model: &'a Model,
         config: &'a Config,
         budgets: &BudgetIndex<'a>,
-        (remembered, learned): (&'a [&'a ComputeBounds], Option<&'a ThroughputMemory>),
+        remembered: &'a [&'a ComputeBounds],
+        learned: Option<&'a ThroughputMemory>,
         settings: Saturation,
         to_zero: ScaleToZero,
     ) -> Self {

@@ -207,7 +207,7 @@ impl Replay {
         let changed = decide(&snapshot);
         // Both have one decision for each variant, in the same order.
         for (old, new) in recorded.decisions.iter().zip(&changed.decisions) {
-            let key = old.key();
+            let key = old.key.clone();
             let cost = costs.get(&key).copied().unwrap_or_default();
             self.variants.entry(key.clone()).or_default().add(old.target(), new.target(), cost);
             if old.target() != new.target() {

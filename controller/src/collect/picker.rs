@@ -216,7 +216,7 @@ impl PickerPoller {
                 published.as_ref()?.variants.get(key)?.decision.as_ref()
             };
             let may_scale_to_zero =
-                |key: &VariantKey| last(key).is_some_and(|decision| decision.scale_to_zero);
+                |key: &VariantKey| last(key).is_some_and(|decision| decision.report.model.scale_to_zero);
             let state = |key: &VariantKey| ServingState::from_decision(last(key));
             queries = select_pickers(&routes, &managed, state, may_scale_to_zero);
             excess = selection::remove_excess(&mut queries);

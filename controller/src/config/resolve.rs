@@ -157,7 +157,7 @@ impl Settings {
     /// The target comes from the built-in defaults.
     pub(crate) fn flag_unusable(&self, mut variant: PublishedVariant) -> PublishedVariant {
         let unusable =
-            variant.decision.as_ref().and_then(|d| self.unusable.get(&key(&d.namespace, &d.model_id)));
+            variant.decision.as_ref().and_then(|d| self.unusable.get(&key(&d.key.namespace, &d.model_id)));
         if let Some(why) = unusable {
             variant.conditions.note_unusable_settings(why);
         }

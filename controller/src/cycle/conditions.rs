@@ -171,11 +171,11 @@ fn no_target(kind: &str, name: &str, existed: bool, availability: Option<Availab
 
 /// `awaited`: why metrics are not expected yet.
 fn optimization_ready(decision: &Decision, had_target: bool, awaited: Option<String>) -> ConditionDraft {
-    if decision.is_woken() && decision.reporting == 0 {
+    if decision.is_woken() && decision.report.replicas.reporting == 0 {
         let message = "Woken by waiting requests: one replica is kept until it reports";
         return condition_true(ConditionReason::ScaleFromZeroMode, message);
     }
-    if let Some(source) = decision.safety_net {
+    if let Some(source) = decision.safety_net() {
         let held = match source {
             FallbackSource::PreviousDesired => "the last target",
             FallbackSource::CurrentReplicas => "the current replicas",
@@ -195,19 +195,19 @@ fn optimization_ready(decision: &Decision, had_target: bool, awaited: Option<Str
             (false, _) => condition_false(ConditionReason::MetricsUnavailable, message),
         };
     }
-    if decision.model_at_zero {
-        let hidden = decision.wake_obstacle.filter(|obstacle| obstacle.hides_requests());
-        return match hidden.filter(|_| decision.mode == Mode::Auto) {
+    if decision.report.model.is_at_zero {
+        let hidden = decision.report.model.wake_obstacle.filter(|obstacle| obstacle.hides_requests());
+        return match hidden.filter(|_| decision.report.mode == Mode::Auto) {
             Some(obstacle) => condition_false(
                 ConditionReason::NotWakeable,
                 format!("The model is at 0 replicas, and requests do not wake it: {obstacle}"),
             ),
-            None => condition_true(ConditionReason::ScaleFromZeroMode, at_zero_message(decision.mode)),
+            None => condition_true(ConditionReason::ScaleFromZeroMode, at_zero_message(decision.report.mode)),
         };
     }
     let missing =
         decision.steps.iter().map(|s| &s.reason).find(|r| matches!(r, Reason::SignalsMissing { .. }));
-    let reason = match decision.analyzer {
+    let reason = match decision.report.analyzer {
         AnalyzerName::Token | AnalyzerName::Throughput if missing.is_none() => {
             ConditionReason::OptimizationSucceeded
         }
@@ -259,7 +259,7 @@ impl Conditions {
         if self.optimization_ready.reason == ConditionReason::NotWakeable {
             return;
         }
-        if let Some(why) = decision.not_wakeable() {
+        if let Some(why) = decision.report.model.not_wakeable() {
             let message = &mut self.optimization_ready.message;
             *message = format!("{message}. {why}");
         }

@@ -100,7 +100,7 @@ impl PublishedVariant {
     /// Target published to autoscalers; none in mode `recommend`.
     #[must_use]
     pub fn signal(&self) -> Option<u32> {
-        self.decision.as_ref().filter(|d| d.mode != Mode::Recommend).map(Decision::target)
+        self.decision.as_ref().filter(|d| d.report.mode != Mode::Recommend).map(Decision::target)
     }
 }
 

@@ -73,17 +73,17 @@ impl ReportedState {
                 Problem::TargetNotFound,
                 variant.conditions.target_resolved.reason == ConditionReason::TargetNotFound,
             ),
-            (Problem::SafetyNetActivated, has(|d| d.safety_net.is_some())),
-            (Problem::Stuck, has(|d| d.stuck)),
-            (Problem::NotCarriedOut, has(|d| d.not_carried_out.is_some())),
-            (Problem::NotWakeable, has(|d| d.wake_obstacle.is_some())),
+            (Problem::SafetyNetActivated, has(|d| d.safety_net().is_some())),
+            (Problem::Stuck, has(|d| d.report.replicas.stuck)),
+            (Problem::NotCarriedOut, has(|d| d.report.not_carried_out.is_some())),
+            (Problem::NotWakeable, has(|d| d.report.model.wake_obstacle.is_some())),
             (Problem::RequestsFailedDuringWake, variant.failed_during_wake),
-            (Problem::WaitingForQuota, has(|d| d.waiting_for_quota.is_some())),
+            (Problem::WaitingForQuota, has(|d| d.report.replicas.waiting_for_quota.is_some())),
         ];
         Self {
             target: variant.target().or(variant.last_target),
             problems: problems.into_iter().filter(|(_, holds)| *holds).map(|(problem, _)| problem).collect(),
-            limited_by: decision.and_then(|d| d.limited_by.as_deref()).map(truncate),
+            limited_by: decision.and_then(|d| d.limited_by().map(|budget| truncate(&budget))),
             signal_problem: Some(&variant.conditions.signal_followed)
                 .filter(|draft| draft.status == ConditionStatus::False)
                 .map(|draft| draft.reason),
@@ -207,7 +207,7 @@ mod tests {
         // Stuck, late, and without metrics: the reason of `Ready` is one of them.
         let all = json!({"ready": 0, "pending": [{"age": "11m"}, {"age": "11m"}]});
         let mut all = decision(all, json!({}));
-        all.not_carried_out = Some(3);
+        all.report.not_carried_out = Some(3);
         let full = json!({"replicas": replicas(2, 0.78, "1s"), "max": 2});
         let mut unusable = of(json!({"replicas": replicas(2, 0.78, "1s")}), limits.clone());
         unusable.conditions.note_unusable_settings("because");

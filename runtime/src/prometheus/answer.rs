@@ -117,18 +117,18 @@ impl<'de> Deserialize<'de> for Number {
 pub trait ResultSink: Send + 'static {
     /// Result type of the answer.
     const RESULT_TYPE: &'static str;
-    /// An element of the result.
-    type Element: DeserializeOwned;
+    /// An element of the result. It may borrow from the text of the answer.
+    type Element<'a>: Deserialize<'a>;
 
     /// Takes the next element.
-    fn push_element(&mut self, element: Self::Element);
+    fn push_element(&mut self, element: Self::Element<'_>);
 }
 
 impl<S: Sink> ResultSink for S {
     const RESULT_TYPE: &'static str = "vector";
-    type Element = Series<S::Labels>;
+    type Element<'a> = Series<S::Labels<'a>>;
 
-    fn push_element(&mut self, element: Self::Element) {
+    fn push_element(&mut self, element: Self::Element<'_>) {
         self.push(element);
     }
 }
@@ -147,24 +147,24 @@ pub(super) struct Matrix<S>(pub(super) S);
 
 impl<S: RangeSink> ResultSink for Matrix<S> {
     const RESULT_TYPE: &'static str = "matrix";
-    type Element = RangeSeries<S::Labels>;
+    type Element<'a> = RangeSeries<S::Labels>;
 
-    fn push_element(&mut self, element: Self::Element) {
+    fn push_element(&mut self, element: Self::Element<'_>) {
         self.0.push_range(element);
     }
 }
 
 /// Takes the series of an answer.
 pub trait Sink: Send + 'static {
-    /// Labels that it reads.
-    type Labels: DeserializeOwned + Default;
+    /// Labels that it reads. They may borrow from the text of the answer.
+    type Labels<'a>: Deserialize<'a> + Default;
 
     /// Takes the next series.
-    fn push(&mut self, series: Series<Self::Labels>);
+    fn push(&mut self, series: Series<Self::Labels<'_>>);
 }
 
 impl Sink for Vec<Series> {
-    type Labels = BTreeMap<String, String>;
+    type Labels<'a> = BTreeMap<String, String>;
 
     fn push(&mut self, series: Series) {
         Vec::push(self, series);
@@ -201,7 +201,7 @@ pub fn read<S: ResultSink>(mut body: impl Read, sink: &mut S) -> Result<AnswerSu
         };
         splitter.push(&text[..length], |element| {
             taken += 1;
-            match serde_json::from_slice(element) {
+            match serde_json::from_slice::<S::Element<'_>>(element) {
                 Ok(element) if failed.is_none() => sink.push_element(element),
                 Ok(_) => {}
                 Err(error) => drop(failed.get_or_insert(error)),
@@ -317,7 +317,7 @@ impl<'de, S: ResultSink> Visitor<'de> for &mut Reader<'_, S> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<bool, A::Error> {
         let mut left = self.taken;
-        while let Some(element) = all.next_element()? {
+        while let Some(element) = all.next_element::<Option<S::Element<'de>>>()? {
             match element {
                 // The splitter knows no keys with escapes, and takes none of their elements.
                 Some(element) => self.sink.push_element(element),

@@ -21,7 +21,7 @@ fn started(environment: &[(&str, &str)], data: &Value) -> LiveSettings {
     };
     let (sources, map) = (Sources::collect(&matches, variable), map(data));
     let settings = sources.read(&map.text).unwrap();
-    LiveSettings::new(sources, map, settings.values)
+    LiveSettings::new(sources, map, settings.given.values)
 }
 
 /// Changes as (key, old, new).

@@ -21,9 +21,9 @@ const FROM_FILES: &[(&str, &str)] = &[
 fn running(set: &[(&str, &str)]) -> Option<String> {
     let mut settings = read(&[], set).ok()?;
     let engine = settings.engine();
-    settings.values = RawSettings::default();
-    settings.running.values.clear();
-    settings.warnings.clear();
+    settings.given.values = RawSettings::default();
+    settings.maps.running.values.clear();
+    settings.given.warnings.clear();
     let pickers = settings.controller.as_ref().map(|controller| {
         let token = match &controller.zero.picker_token {
             PickerToken::None => String::new(),

@@ -101,7 +101,7 @@ fn judge(variant: &VariantState<'_>, desired: u64) -> SignalVerdict {
         current: count(current),
         created: count(created),
         last_scale: None,
-        not_carried_out: variant.decision.and_then(|decision| decision.not_carried_out),
+        not_carried_out: variant.decision.and_then(|decision| decision.report.not_carried_out),
         autoscalers: own.iter().collect(),
         others: others.iter().collect(),
         has_scaled_objects: facts.unreadable_reason("scaledobjects").is_none(),

@@ -95,7 +95,7 @@ fn target_at_limit(variant: &VariantState<'_>, bounds: &Bounds) -> Option<Findin
     }
     let is_limited = variant
         .decision
-        .and_then(|d| d.bounds.max)
+        .and_then(|d| d.report.bounds.max)
         .is_some_and(|max| u64::from(max) == target && target == bounds.max);
     (is_limited && target > 0).then(|| {
         Finding::warning(

@@ -18,7 +18,7 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
 }
 
 fn wake_obstacle(decision: &Decision) -> Option<Finding> {
-    let text = decision.not_wakeable()?;
+    let text = decision.report.model.not_wakeable()?;
     let (problem, remedy) = text.split_once(": ").unwrap_or((&text, ""));
     Some(Finding::warning(problem, remedy))
 }
@@ -27,7 +27,7 @@ fn by_leader(variant: &VariantState<'_>, decision: &Decision) -> Finding {
     let reason = decision.reason();
     let message = format!("{} -> {}  {}: {reason}", decision.current, decision.target(), reason.code());
     let explain = format!("wva explain {}", variant.argument());
-    if let Some(waiting) = &decision.waiting_for_quota {
+    if let Some(waiting) = &decision.report.replicas.waiting_for_quota {
         let message = if matches!(reason, Reason::WaitingForQuota { .. }) {
             format!("{} -> {}  {}: {waiting}", decision.current, decision.target(), reason.code())
         } else {
@@ -35,17 +35,17 @@ fn by_leader(variant: &VariantState<'_>, decision: &Decision) -> Finding {
         };
         return Finding::warning(message, quota_remedy(variant, waiting.cause.as_ref()));
     }
-    if decision.safety_net.is_some() && !decision.model_at_zero {
+    if decision.safety_net().is_some() && !decision.report.model.is_at_zero {
         return Finding::warning(
             format!("{message}; the analysis failed, so the last target holds"),
             explain,
         );
     }
-    if decision.stuck {
+    if decision.report.replicas.stuck {
         let remedy = format!("kubectl get pods -n {}, then describe the unready pods", variant.namespace);
         return Finding::warning(format!("{message}; its replicas do not become ready"), remedy);
     }
-    if let Some(budget) = &decision.limited_by {
+    if let Some(budget) = &decision.limited_by() {
         return Finding::warning(format!("{message}; not enough {budget} available"), explain);
     }
     Finding::fine(message)

@@ -69,7 +69,7 @@ fn number(text: &str) -> Option<Number> {
     }
 }
 
-/// Same syntax as Go's `ParseInt` and `ParseUint` with base 0.
+/// Parses an integer in the syntax of Go's `ParseInt` and `ParseUint` with base 0.
 fn integer(text: &str) -> Option<Number> {
     let (sign, digits) = match text.as_bytes().first()? {
         b'-' => ("-", &text[1..]),

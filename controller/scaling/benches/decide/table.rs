@@ -52,7 +52,7 @@ impl Row {
     pub(crate) fn check(&self, outcome: &Outcome) {
         let count = |action| outcome.decisions.iter().filter(|d| d.action() == action).count();
         let (up, down) = (count(Action::Up), count(Action::Down));
-        let is_analyzed = outcome.decisions.iter().all(|d| d.safety_net.is_none());
+        let is_analyzed = outcome.decisions.iter().all(|d| d.safety_net().is_none());
         assert_eq!(outcome.decisions.len(), self.variants(), "a decision for every variant");
         assert!(is_analyzed, "no analysis fails");
         // With the inventory fewer variants grow.

@@ -71,7 +71,7 @@ pub fn decide_early(mut newest: Snapshot, in_force: InForce<'_>, trigger: EarlyT
     let selected = trigger.select(&outcome.decisions, in_force);
     let is_kept = |d: &Decision| {
         models.contains(&d.model_key())
-            || (in_force.decision)(&d.key()).is_some_and(|before| before.steps == d.steps)
+            || (in_force.decision)(&d.key).is_some_and(|before| before.steps == d.steps)
     };
     if !models.is_subset(&selected) || !outcome.decisions.iter().all(is_kept) {
         return Early::NeedsCycle;
@@ -118,7 +118,7 @@ fn models_to_grow(decisions: &[Decision], in_force: InForce<'_>) -> BTreeSet<Mod
     let mut growing = BTreeSet::new();
     let mut grown = BTreeSet::new();
     for decision in decisions {
-        let Some(last) = (in_force.decision)(&decision.key()) else { continue };
+        let Some(last) = (in_force.decision)(&decision.key) else { continue };
         if last.is_growing() {
             grown.insert(decision.model_key());
         } else if decision.grows() && decision.target() > last.target() {
@@ -136,7 +136,7 @@ fn models_to_wake(
     waiting: &BTreeSet<ModelKey>,
 ) -> BTreeSet<ModelKey> {
     let lifts = |d: &Decision| d.current == 0 && d.target() > 0 && d.wants_more();
-    let last = |d: &Decision| (in_force.decision)(&d.key());
+    let last = |d: &Decision| (in_force.decision)(&d.key);
     let kept = |d: &Decision| d.target() > 0 && last(d).is_some_and(|l| l.current > 0 && l.target() == 0);
     let new = |d: &&Decision| {
         (kept(d) || lifts(d) && !last(d).is_some_and(lifts)) && waiting.contains(&d.model_key())

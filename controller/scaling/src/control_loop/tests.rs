@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::decision::{Decision, VariantKey, VariantState};
 use crate::snapshot::{Mode, OutputBucket, Variant};
-use crate::{FallbackSource, decide};
+use crate::{FallbackSource, Reason, decide};
 
 /// Seconds of a clock that only tests set.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
@@ -25,12 +25,29 @@ fn state(desired: u32, current: u32) -> VariantState {
     VariantState { desired, before: None, current, desired_age: GoDuration::default(), capacity: None }
 }
 
-/// A decision on a variant with `current` replicas, of which `reporting` report.
-fn decision(current: u32, target: u32, reporting: u32) -> Decision {
+/// A decision without an analysis, on a variant with `current` replicas.
+fn unmeasured(current: u32, target: u32, mode: Mode) -> Decision {
     let fleet = json!({"models": [{"modelID": "m", "namespace": "ns", "variants": [{"name": "v", "current": current}]}]});
     let mut decision = decide(&Snapshot::parse(&fleet.to_string()).unwrap()).decisions.remove(0);
     decision.steps.last_mut().unwrap().after = target;
-    Decision { reporting, safety_net: None, ..decision }
+    decision.report.mode = mode;
+    decision
+}
+
+/// A decision on a variant with `current` replicas, of which `reporting` report.
+fn decision(current: u32, target: u32, reporting: u32) -> Decision {
+    decision_in(Mode::Auto, current, target, reporting)
+}
+
+fn decision_in(mode: Mode, current: u32, target: u32, reporting: u32) -> Decision {
+    let mut decision = unmeasured(current, target, mode);
+    for step in &mut decision.steps {
+        if matches!(step.reason, Reason::SafetyNet { .. }) {
+            step.reason = Reason::NO_CHANGE;
+        }
+    }
+    decision.report.replicas.reporting = reporting;
+    decision
 }
 
 fn completed(memory: &VariantMemory<At>, current: u32, now: At) -> Variant {
@@ -60,8 +77,9 @@ fn an_echo_of_the_replicas_is_not_kept() {
     for (mode, kept) in modes {
         let mut memory = VariantMemory::default();
         let target = |memory: &VariantMemory<At>| memory.last_target(2, At(0)).map(|last| last.target);
-        let decided = Decision { mode, ..decision(2, 2, 2) };
-        let echo = Decision { safety_net: Some(FallbackSource::CurrentReplicas), ..decided.clone() };
+        let decided = decision_in(mode, 2, 2, 2);
+        let echo = unmeasured(2, 2, mode);
+        assert_eq!(echo.safety_net(), Some(FallbackSource::CurrentReplicas));
         memory.record(&echo, state(2, 2), HOLD, At(0));
         assert_eq!(target(&memory), kept, "{mode}");
         memory.record(&decided, state(3, 2), HOLD, At(0));
@@ -75,7 +93,7 @@ fn only_auto_targets_age() {
     let aged = VariantState { desired_age: GoDuration::from_secs(3600), ..state(4, 2) };
     for (mode, age) in [(Mode::Auto, 3600), (Mode::Recommend, 0), (Mode::Paused, 0), (Mode::Fixed(4), 0)] {
         let mut memory = VariantMemory::default();
-        memory.record(&Decision { mode, ..decision(2, 4, 2) }, aged, HOLD, At(0));
+        memory.record(&decision_in(mode, 2, 4, 2), aged, HOLD, At(0));
         let age = GoDuration::from_secs(age);
         assert_eq!(memory.last_target(2, At(0)), Some(LastTarget { target: 4, before: None, age }), "{mode}");
     }
@@ -145,7 +163,7 @@ fn a_wake_is_remembered_until_a_replica_reports() {
     for (mode, wakes) in
         [(Mode::Auto, true), (Mode::Fixed(1), true), (Mode::Paused, false), (Mode::Recommend, false)]
     {
-        record(&mut memory, Decision { mode, ..decision(0, 1, 0) }, 0);
+        record(&mut memory, decision_in(mode, 0, 1, 0), 0);
         assert_eq!(ago(&memory, 0).is_some(), wakes, "{mode}");
     }
 }
@@ -213,7 +231,7 @@ impl Published {
 }
 
 fn published(snapshot: Snapshot) -> Published {
-    let decisions = decide(&snapshot).decisions.into_iter().map(|d| (d.key(), d)).collect();
+    let decisions = decide(&snapshot).decisions.into_iter().map(|d| (d.key.clone(), d)).collect();
     Published { snapshot, decisions }
 }
 
@@ -223,11 +241,11 @@ fn an_early_decision_replays_from_its_snapshot() {
     let newest = snapshot(&[("m", "a", 0.79), ("n", "b", 0.1)], 2);
     let Early::Decided(decided) = before.grow(newest) else { panic!("nothing was decided") };
     let EarlyDecisions { snapshot, outcome, .. } = *decided;
-    let grown: Vec<_> = outcome.decisions.iter().map(|d| (d.variant.as_str(), d.target())).collect();
+    let grown: Vec<_> = outcome.decisions.iter().map(|d| (d.key.name.as_str(), d.target())).collect();
     assert_eq!(grown, [("a", 2)]);
     let again: Vec<_> = decide(&snapshot).decisions;
     assert_eq!(again[0], outcome.decisions[0]);
-    assert_eq!(again[1].steps, before.decisions[&again[1].key()].steps);
+    assert_eq!(again[1].steps, before.decisions[&again[1].key].steps);
 }
 
 #[test]

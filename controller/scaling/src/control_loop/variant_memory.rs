@@ -115,14 +115,14 @@ impl<T: Time> VariantMemory<T> {
     }
 
     fn record_target(&mut self, decision: &Decision, mut state: VariantState, now: T) {
-        if decision.mode != Mode::Auto {
+        if decision.report.mode != Mode::Auto {
             // No step is carried out in this mode, so none is late when the mode becomes `auto`.
             state.desired_age = GoDuration::default();
         }
         // Without an analysis the target only repeats the replicas, and is none. In modes `paused` and `fixed` any published
         // target is one.
-        let is_echo = decision.safety_net == Some(FallbackSource::CurrentReplicas)
-            && matches!(decision.mode, Mode::Auto | Mode::Recommend);
+        let is_echo = decision.safety_net() == Some(FallbackSource::CurrentReplicas)
+            && matches!(decision.report.mode, Mode::Auto | Mode::Recommend);
         if !(is_echo && self.desired.is_none()) {
             self.desired = Some((state, now));
         }
@@ -152,10 +152,10 @@ impl<T: Time> VariantMemory<T> {
     /// A bound alone does not count. The time runs on while the step is carried out, and restarts if it is decided again
     /// after the hold.
     fn record_wake(&mut self, decision: &Decision, hold: Duration, now: T) {
-        let acts = matches!(decision.mode, Mode::Auto | Mode::Fixed(_));
+        let acts = matches!(decision.report.mode, Mode::Auto | Mode::Fixed(_));
         let is_over = self.woken.is_none_or(|at| now.since(at) >= hold);
         if decision.current > 0 {
-            self.woken = self.woken.filter(|_| decision.reporting == 0);
+            self.woken = self.woken.filter(|_| decision.report.replicas.reporting == 0);
         } else if !acts || decision.target() == 0 {
             self.woken = None;
         } else if is_over && decision.wants_more() {

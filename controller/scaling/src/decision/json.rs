@@ -1,5 +1,7 @@
 //! JSON of decisions, in the output of `wva decide -o json` and `wva explain -o json`.
 
+use std::borrow::Cow;
+
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -30,11 +32,11 @@ pub(super) struct DecisionJson<'a> {
     /// Code of the reason that decides.
     reason: &'static str,
     /// Accelerator without enough free GPUs, or what else is too scarce.
-    limited_by: Option<&'a str>,
+    limited_by: Option<Cow<'a, str>>,
     /// Replicas that a scheduling gate or a ResourceQuota holds back.
     #[serde(skip_serializing_if = "Option::is_none")]
     waiting_for_quota: Option<&'a WaitingReplicas>,
-    /// In the order of the stages.
+    /// Steps in the order of the stages.
     steps: &'a [Step],
     /// Decision of the shadow analyzer.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,7 +55,7 @@ struct ShadowJson<'a> {
     target: u32,
     /// Code of the reason that decides.
     reason: &'static str,
-    /// In the order of the stages.
+    /// Steps in the order of the stages.
     steps: &'a [Step],
 }
 
@@ -70,19 +72,19 @@ pub(super) struct ReasonJson {
 impl Serialize for Decision {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         DecisionJson {
-            namespace: &self.namespace,
+            namespace: &self.key.namespace,
             model_id: &self.model_id,
-            variant: &self.variant,
-            accelerator: &self.accelerator,
+            variant: &self.key.name,
+            accelerator: &self.report.accelerator,
             current: self.current,
             target: self.target(),
             action: self.action(),
             reason: self.reason().code(),
-            limited_by: self.limited_by.as_deref(),
-            waiting_for_quota: self.waiting_for_quota.as_ref(),
+            limited_by: self.limited_by(),
+            waiting_for_quota: self.report.replicas.waiting_for_quota.as_ref(),
             steps: &self.steps,
             shadow: self.shadow.as_deref().map(ShadowJson::new),
-            attainment: Some(self.attainment).filter(|attainment| !attainment.is_empty()),
+            attainment: Some(self.report.model.attainment).filter(|attainment| !attainment.is_empty()),
         }
         .serialize(serializer)
     }

@@ -79,11 +79,11 @@ fn render_like(outcome: &Outcome, expected: &str) -> String {
     };
     let mut parts: Vec<String> = Vec::new();
     for decision in &outcome.decisions {
-        let mut part = format!("{} {}->{}", decision.variant, decision.current, decision.target());
+        let mut part = format!("{} {}->{}", decision.key.name, decision.current, decision.target());
         let codes = decision.steps.iter().map(|step| step.reason.code()).filter(|code| *code != "NoChange");
         let codes: Vec<_> = codes.collect();
         write!(part, " {}", if codes.is_empty() { "NoChange".to_owned() } else { codes.join(" ") }).unwrap();
-        for (key, _) in figures_of(&decision.variant) {
+        for (key, _) in figures_of(&decision.key.name) {
             write!(part, " {key}={}", figure(decision, &outcome.next, key)).unwrap();
         }
         parts.push(part);
@@ -100,7 +100,7 @@ fn render_like(outcome: &Outcome, expected: &str) -> String {
 
 /// Text of a figure of the first step that has it. `capacity` and `age` are figures of the next cycle.
 fn figure(decision: &Decision, next: &NextState, key: &str) -> String {
-    let state = &next.variants[&decision.key()];
+    let state = &next.variants[&decision.key];
     match key {
         "capacity" => return state.capacity.map_or("none".to_owned(), |capacity| capacity.to_string()),
         "age" => return state.desired_age.to_string(),

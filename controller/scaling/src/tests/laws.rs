@@ -25,8 +25,8 @@ use crate::{Decision, Outcome};
 
 /// Variant of a decision.
 fn variant_of<'a>(snapshot: &'a Snapshot, decision: &Decision) -> &'a Variant {
-    let in_its_namespace = snapshot.models.iter().filter(|m| m.namespace == decision.namespace);
-    in_its_namespace.flat_map(|m| &m.variants).find(|v| v.name == decision.variant).unwrap()
+    let in_its_namespace = snapshot.models.iter().filter(|m| m.namespace == decision.key.namespace);
+    in_its_namespace.flat_map(|m| &m.variants).find(|v| v.name == decision.key.name).unwrap()
 }
 
 /// Nothing limits growth.
@@ -42,7 +42,7 @@ fn is_taken(snapshot: &Snapshot, decision: &Decision) -> bool {
     let is_late = variant.desired_age.unwrap_or_default() >= snapshot.config.decision_hold;
     let is_stalled = is_late || has_reason(decision, &["NotCarriedOut"]);
     let is_blocked = variant.obstacles.up.is_some() || (is_stalled && decision.base > decision.current);
-    decision.mode != Mode::Auto || !is_blocked
+    decision.report.mode != Mode::Auto || !is_blocked
 }
 
 /// True if a step has one of these reason codes.

@@ -13,18 +13,18 @@ fn first(state: &str) -> Decision {
 
 #[test]
 fn a_decision_has_the_facts_of_the_conditions() {
-    assert_eq!(first("a: 3 desired=5").safety_net, Some(FallbackSource::PreviousDesired));
-    assert_eq!(first("a: 3").safety_net, Some(FallbackSource::CurrentReplicas));
-    assert_eq!(first("a: 1 ready=0 wokenAgo=40s desired=1").safety_net, None);
-    assert_eq!(first("a: 3 desired=4 desiredAge=10m kv=.60").not_carried_out, Some(4));
+    assert_eq!(first("a: 3 desired=5").safety_net(), Some(FallbackSource::PreviousDesired));
+    assert_eq!(first("a: 3").safety_net(), Some(FallbackSource::CurrentReplicas));
+    assert_eq!(first("a: 1 ready=0 wokenAgo=40s desired=1").safety_net(), None);
+    assert_eq!(first("a: 3 desired=4 desiredAge=10m kv=.60").report.not_carried_out, Some(4));
     let limited = first("stock H100=0; a: 1 accelerator=H100 kv=.78");
-    assert_eq!(limited.limited_by.as_deref(), Some("H100"));
-    assert_eq!(first("a: 1 kv=.78").accelerator, "unresolved");
-    assert!(first("a: 0").model_at_zero && !first("a: 1").model_at_zero);
+    assert_eq!(limited.limited_by().as_deref(), Some("H100"));
+    assert_eq!(first("a: 1 kv=.78").report.accelerator, "unresolved");
+    assert!(first("a: 0").report.model.is_at_zero && !first("a: 1").report.model.is_at_zero);
     let both = outcome("a: 2 ready=1 pending=61s/crashLooping kv=.78; b: 0");
-    assert!(both.decisions[0].stuck && !both.decisions[1].stuck);
+    assert!(both.decisions[0].report.replicas.stuck && !both.decisions[1].report.replicas.stuck);
     let aged = first("a: 3 kv=.1 age=0s,121s,301s");
-    assert_eq!((aged.reporting, aged.stale), (1, 1));
+    assert_eq!((aged.report.replicas.reporting, aged.report.replicas.stale), (1, 1));
 }
 
 #[test]

@@ -189,7 +189,7 @@ impl Wva {
         }
         let mut decisions = self.in_force.take().map(|before| before.decisions).unwrap_or_default();
         for decision in outcome.decisions {
-            let key = decision.key();
+            let key = decision.key.clone();
             let variant = self.variants.iter_mut().find(|v| v.key == key);
             if let Some((variant, state)) = variant.zip(outcome.next.variants.get(&key)) {
                 variant.memory.record(&decision, *state, self.config.decision_hold.get(), Seconds(view.now));

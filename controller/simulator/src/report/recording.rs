@@ -37,8 +37,8 @@ pub struct Selection {
 
 impl Selection {
     fn includes(&self, decision: &Decision) -> bool {
-        self.namespace.as_ref().is_none_or(|namespace| *namespace == decision.namespace)
-            && (self.names.is_empty() || self.names.contains(&decision.variant))
+        self.namespace.as_ref().is_none_or(|namespace| *namespace == decision.key.namespace)
+            && (self.names.is_empty() || self.names.contains(&decision.key.name))
     }
 }
 
@@ -77,7 +77,7 @@ impl History {
             .iter()
             .filter(|decision| self.selection.includes(decision))
             .filter_map(|decision| {
-                let variant = variants.get(&(decision.namespace.as_str(), decision.variant.as_str()))?;
+                let variant = variants.get(&(decision.key.namespace.as_str(), decision.key.name.as_str()))?;
                 Some((decision, Facts::new(decision, variant)))
             })
             .collect();
@@ -88,10 +88,10 @@ impl History {
         let mut loads = Vec::new();
         let mut done = 0;
         for of_model in
-            chosen.chunk_by(|(a, _), (b, _)| a.namespace == b.namespace && a.model_id == b.model_id)
+            chosen.chunk_by(|(a, _), (b, _)| a.key.namespace == b.key.namespace && a.model_id == b.model_id)
         {
             let Some((first, _)) = of_model.first() else { continue };
-            let model = models.get(&(first.namespace.as_str(), first.model_id.as_str()));
+            let model = models.get(&(first.key.namespace.as_str(), first.model_id.as_str()));
             let load = find_load(model.copied(), of_model);
             self.add_rows(&moment, load, of_model, changes.get(done..).unwrap_or_default());
             done += of_model.len();
@@ -156,18 +156,18 @@ impl History {
 
     /// Returns whether the target differs from that of the cycle before.
     fn summarize(&mut self, decision: &Decision, facts: Facts) -> bool {
-        let summary = self.summaries.entry(decision.key()).or_insert_with(|| Summary::new(decision));
+        let summary = self.summaries.entry(decision.key.clone()).or_insert_with(|| Summary::new(decision));
         summary.add(decision, facts)
     }
 
     fn add_rows(&mut self, moment: &Moment, load: Load, decisions: &[(&Decision, Facts)], changes: &[bool]) {
         let variants = self.summaries.len();
         let Some((first, _)) = decisions.first().filter(|_| variants <= MAX_ROWS) else { return };
-        let key = (first.namespace.clone(), first.model_id.clone());
+        let key = (first.key.namespace.clone(), first.model_id.clone());
         let rows = self.models.entry(key).or_default();
         rows.load.push(moment.at, load, variants);
         for ((decision, facts), is_change) in decisions.iter().zip(changes) {
-            let row = rows.variants.entry(decision.variant.clone()).or_default();
+            let row = rows.variants.entry(decision.key.name.clone()).or_default();
             row.push(moment, decision, *facts, *is_change, variants);
         }
     }
@@ -195,7 +195,7 @@ impl Facts {
         Self {
             current: decision.current,
             target: decision.target(),
-            ready: decision.ready,
+            ready: decision.report.replicas.ready,
             kv: total(kv()) / f64::from(known.max(1)),
             kv_highest: kv().fold(f64::NAN, f64::max),
             queue: total(variant.replicas.iter().filter_map(|replica| replica.queue).map(f64::from)),

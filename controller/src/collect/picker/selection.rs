@@ -92,10 +92,12 @@ pub(super) enum ServingState {
 impl ServingState {
     pub(super) fn from_decision(decision: Option<&Decision>) -> Self {
         match decision {
-            Some(d) if d.mode == Mode::Auto && d.current > 0 && d.target() == 0 => Self::ToZero,
+            Some(d) if d.report.mode == Mode::Auto && d.current > 0 && d.target() == 0 => Self::ToZero,
             // Its replicas do not come soon, so another variant may have to wake.
-            Some(d) if d.stuck || d.waiting_for_quota.is_some() => Self::Stuck,
-            Some(d) if d.is_woken() && d.reporting == 0 => Self::Waking,
+            Some(d) if d.report.replicas.stuck || d.report.replicas.waiting_for_quota.is_some() => {
+                Self::Stuck
+            }
+            Some(d) if d.is_woken() && d.report.replicas.reporting == 0 => Self::Waking,
             _ => Self::Serving,
         }
     }

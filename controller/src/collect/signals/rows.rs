@@ -1,5 +1,6 @@
 //! Rows of an answer: values with pod, model or queue.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,39 +16,57 @@ use crate::collect::histogram::Bucket;
 use crate::collect::pod_model::PodModel;
 use crate::collect::work::{Counter, EngineKey, WorkRow};
 
-/// An absent label is empty, as in Prometheus.
+/// An absent label is empty, as in Prometheus. Labels without escapes are those of the text: most series of an answer need
+/// no copy.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Labels {
-    #[serde(rename = "__name__")]
-    name: String,
-    namespace: String,
-    pod: String,
+pub(crate) struct Labels<'a> {
+    #[serde(rename = "__name__", borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    namespace: Cow<'a, str>,
+    #[serde(borrow)]
+    pod: Cow<'a, str>,
     /// Alternative to `pod`.
-    pod_name: String,
-    model_name: String,
-    target_model_name: String,
-    inference_pool: String,
-    signal: String,
+    #[serde(borrow)]
+    pod_name: Cow<'a, str>,
+    #[serde(borrow)]
+    model_name: Cow<'a, str>,
+    #[serde(borrow)]
+    target_model_name: Cow<'a, str>,
+    #[serde(borrow)]
+    inference_pool: Cow<'a, str>,
+    #[serde(borrow)]
+    signal: Cow<'a, str>,
     /// State of the requests that Triton counts.
-    request_type: String,
+    #[serde(borrow)]
+    request_type: Cow<'a, str>,
     /// Why requests wait or are refused in vLLM.
-    reason: String,
-    kv_cache_size_tokens: String,
-    num_gpu_blocks: String,
-    block_size: String,
-    mamba_block_size: String,
+    #[serde(borrow)]
+    reason: Cow<'a, str>,
+    #[serde(borrow)]
+    kv_cache_size_tokens: Cow<'a, str>,
+    #[serde(borrow)]
+    num_gpu_blocks: Cow<'a, str>,
+    #[serde(borrow)]
+    block_size: Cow<'a, str>,
+    #[serde(borrow)]
+    mamba_block_size: Cow<'a, str>,
     /// Data-parallel engine of vLLM.
-    engine: String,
+    #[serde(borrow)]
+    engine: Cow<'a, str>,
     /// Data-parallel engine of `SGLang`.
-    dp_rank: String,
+    #[serde(borrow)]
+    dp_rank: Cow<'a, str>,
     /// Server in its pod, which the query derives.
-    wva_server: String,
+    #[serde(borrow)]
+    wva_server: Cow<'a, str>,
     /// Upper bound of a bucket.
-    le: String,
+    #[serde(borrow)]
+    le: Cow<'a, str>,
 }
 
-impl Labels {
+impl Labels<'_> {
     /// Value of the label that tells the meanings of one metric name apart.
     fn state(&self) -> &str {
         present(&self.request_type).unwrap_or(&self.reason)
@@ -134,7 +153,7 @@ impl Rows {
     }
 
     /// Running or waiting requests, whose names tell the server.
-    fn add_in_flight(&mut self, namespace: &str, pod: &str, labels: &Labels, value: f64) -> Option<()> {
+    fn add_in_flight(&mut self, namespace: &str, pod: &str, labels: &Labels<'_>, value: f64) -> Option<()> {
         let series = named::find(&labels.name, labels.state())?;
         let signals: &[Signal] = match series.counter {
             Counter::Running => &[Signal::Running],
@@ -155,7 +174,7 @@ impl Rows {
     }
 
     /// A queue, or another figure of a router.
-    fn add_router(&mut self, namespace: &str, labels: &Labels, value: f64) -> Option<()> {
+    fn add_router(&mut self, namespace: &str, labels: &Labels<'_>, value: f64) -> Option<()> {
         let signal = router::find(&labels.name)?;
         let is_later_name = router::is_later_name(&labels.name);
         let model = present(&labels.target_model_name).or_else(|| present(&labels.model_name));
@@ -182,7 +201,7 @@ impl Rows {
         Some(())
     }
 
-    fn add(&mut self, labels: &Labels, value: f64) -> Option<()> {
+    fn add(&mut self, labels: &Labels<'_>, value: f64) -> Option<()> {
         let namespace = present(&labels.namespace)?;
         let pod = || present(&labels.pod).or_else(|| present(&labels.pod_name));
         match self.query {
@@ -237,9 +256,9 @@ impl Rows {
 }
 
 impl Sink for Rows {
-    type Labels = Labels;
+    type Labels<'a> = Labels<'a>;
 
-    fn push(&mut self, series: Series<Labels>) {
+    fn push(&mut self, series: Series<Labels<'_>>) {
         if series.value.is_finite() {
             let _ = self.add(&series.labels, series.value);
         }
@@ -257,7 +276,7 @@ fn present(label: &str) -> Option<&str> {
 
 /// Size that vLLM reports in labels. It writes `None` until it has measured its memory. Releases with tokens report those of
 /// an engine, and blocks are always the sum of a server's engines. With Mamba layers, the blocks do not show the tokens.
-fn cache_config(labels: &Labels) -> Option<(CacheConfig, CacheScope)> {
+fn cache_config(labels: &Labels<'_>) -> Option<(CacheConfig, CacheScope)> {
     let number = |label: &str| label.parse().ok().filter(|n| *n > 0);
     if let Some(tokens) = number(&labels.kv_cache_size_tokens) {
         return Some((CacheConfig::of_tokens(tokens), CacheScope::Engine));

@@ -2,7 +2,7 @@
 
 use wva_crds::ConditionReason;
 use wva_objects::servers::{MODEL_SERVERS, ServerSignal};
-use wva_scaling::{Decision, MainSignal, SignalGaps};
+use wva_scaling::{Decision, MainSignal, ReplicaReport, SignalGaps};
 
 use super::{condition_false, condition_true};
 use crate::model::conditions::ConditionDraft;
@@ -11,8 +11,12 @@ use crate::model::conditions::ConditionDraft;
 pub(super) fn startup_message(decision: &Decision, newly_ready: Option<u32>) -> Option<String> {
     match newly_ready.filter(|ready| *ready > 0) {
         Some(ready) => Some(format!("Waiting for the first metrics of {ready} ready pod(s)")),
-        None if decision.ready == 0 && decision.current > 0 && !decision.stuck => {
-            let held = decision.waiting_for_quota.as_ref().map(|waiting| format!("; {waiting}"));
+        None if decision.report.replicas.ready == 0
+            && decision.current > 0
+            && !decision.report.replicas.stuck =>
+        {
+            let held =
+                decision.report.replicas.waiting_for_quota.as_ref().map(|waiting| format!("; {waiting}"));
             let held = held.unwrap_or_default();
             Some(format!("Waiting for the first replica to start (0 of {} ready{held})", decision.current))
         }
@@ -25,7 +29,7 @@ pub(super) fn metrics_available(
     query_error: Option<&str>,
     awaited: Option<String>,
 ) -> ConditionDraft {
-    let Decision { reporting, signal_gaps, .. } = decision;
+    let ReplicaReport { reporting, signal_gaps, .. } = &decision.report.replicas;
     if *reporting > 0 {
         return match query_error {
             // At once, not only when the last values have expired.
@@ -45,13 +49,13 @@ pub(super) fn metrics_available(
             "The variant was woken from 0 replicas and has not reported yet",
         );
     }
-    if decision.model_at_zero {
+    if decision.report.model.is_at_zero {
         return condition_true(
             ConditionReason::ScaleFromZero,
             "The model is at 0 replicas, so there is nothing to measure",
         );
     }
-    if decision.current == 0 && decision.safety_net.is_none() {
+    if decision.current == 0 && decision.safety_net().is_none() {
         return condition_true(
             ConditionReason::MetricsFound,
             "This variant is at 0 replicas; the model's other variants report",
@@ -66,11 +70,12 @@ fn metrics_unavailable(
     query_error: Option<&str>,
     awaited: Option<String>,
 ) -> ConditionDraft {
-    let Decision { model_id, namespace, stale, .. } = decision;
+    let Decision { key, model_id, report, .. } = decision;
+    let (namespace, stale) = (&key.namespace, report.replicas.stale);
     if let Some(error) = query_error {
         return condition_false(ConditionReason::PrometheusError, error);
     }
-    if *stale > 0 {
+    if stale > 0 {
         return condition_false(
             ConditionReason::MetricsStale,
             format!(

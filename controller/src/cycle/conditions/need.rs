@@ -50,7 +50,7 @@ impl<'a> SiblingIndex<'a> {
         let growing: BTreeSet<(&str, &str)> = decisions
             .iter()
             .filter(|decision| grows(decision))
-            .map(|decision| (decision.namespace.as_str(), decision.variant.as_str()))
+            .map(|decision| (decision.key.namespace.as_str(), decision.key.name.as_str()))
             .collect();
         let mut index = Self::default();
         for model in &snapshot.models {
@@ -80,12 +80,12 @@ impl<'a> SiblingIndex<'a> {
 
 /// Whether replicas come, as many as the analysis asks for.
 fn grows(decision: &Decision) -> bool {
-    decision.mode == Mode::Auto
-        && decision.target() > decision.ready
-        && decision.safety_net.is_none()
-        && !decision.stuck
-        && decision.waiting_for_quota.is_none()
-        && decision.not_carried_out.is_none()
+    decision.report.mode == Mode::Auto
+        && decision.target() > decision.report.replicas.ready
+        && decision.safety_net().is_none()
+        && !decision.report.replicas.stuck
+        && decision.report.replicas.waiting_for_quota.is_none()
+        && decision.report.not_carried_out.is_none()
         && limiting_step(decision).is_none()
 }
 
@@ -115,11 +115,11 @@ fn unmet(reason: ConditionReason, message: impl Into<String>) -> ConditionDraft 
 /// Condition while the need is not met, if any. The message has no figures that change, which would write the status
 /// every cycle.
 fn unmet_need(decision: &Decision, signal: &ConditionDraft, siblings: Siblings) -> Option<ConditionDraft> {
-    if decision.safety_net.is_some() {
+    if decision.safety_net().is_some() {
         return unmet_without_analysis(decision, siblings);
     }
     let withheld = decision.target_before_mode() > decision.target();
-    let by_mode = match decision.mode {
+    let by_mode = match decision.report.mode {
         Mode::Paused => withheld.then_some(ConditionReason::Paused),
         Mode::Fixed(_) => withheld.then_some(ConditionReason::Fixed),
         Mode::Recommend => (decision.target() > decision.current).then_some(ConditionReason::RecommendOnly),
@@ -133,13 +133,13 @@ fn unmet_need(decision: &Decision, signal: &ConditionDraft, siblings: Siblings) 
 
 /// A model without a ready replica needs one.
 fn unmet_without_analysis(decision: &Decision, siblings: Siblings) -> Option<ConditionDraft> {
-    if decision.ready > 0 || decision.current == 0 {
+    if decision.report.replicas.ready > 0 || decision.current == 0 {
         return None;
     }
-    if let Some(waiting) = &decision.waiting_for_quota {
+    if let Some(waiting) = &decision.report.replicas.waiting_for_quota {
         return Some(unmet(ConditionReason::WaitingForQuota, waiting_message(waiting, siblings.exist)));
     }
-    decision.stuck.then(|| unmet(ConditionReason::Stuck, stuck_message(siblings.exist)))
+    decision.report.replicas.stuck.then(|| unmet(ConditionReason::Stuck, stuck_message(siblings.exist)))
 }
 
 fn unmet_in_auto(decision: &Decision, signal: &ConditionDraft, siblings: Siblings) -> Option<ConditionDraft> {
@@ -172,7 +172,7 @@ fn unmet_in_auto(decision: &Decision, signal: &ConditionDraft, siblings: Sibling
         Some(reason @ Reason::YieldsTo { .. }) => return limited(ConditionReason::YieldsTo, reason),
         _ => {}
     }
-    let given_up = decision.not_carried_out.filter(|desired| *desired > decision.current);
+    let given_up = decision.report.not_carried_out.filter(|desired| *desired > decision.current);
     if let Some(desired) = given_up {
         let message =
             format!("More replicas are needed, but the target {desired} was not carried out: see Ready");
@@ -203,12 +203,12 @@ fn unmet_objective(decision: &Decision) -> Option<ConditionDraft> {
 
 /// What is waiting is known only if requests are seen.
 fn at_zero(decision: &Decision) -> ConditionDraft {
-    let is_hidden = decision.wake_obstacle.is_some_and(WakeObstacle::hides_requests);
-    if decision.mode == Mode::Auto && is_hidden {
+    let is_hidden = decision.report.model.wake_obstacle.is_some_and(WakeObstacle::hides_requests);
+    if decision.report.mode == Mode::Auto && is_hidden {
         let message = "Requests of the model are not seen, so its need is not known: see OptimizationReady";
         return condition_unknown(ConditionReason::NotAnalyzed, message);
     }
-    condition_true(ConditionReason::AtZero, at_zero_message(decision.mode))
+    condition_true(ConditionReason::AtZero, at_zero_message(decision.report.mode))
 }
 
 fn need_met(decision: &Decision, signal: &ConditionDraft, siblings: Siblings) -> ConditionDraft {
@@ -218,8 +218,8 @@ fn need_met(decision: &Decision, signal: &ConditionDraft, siblings: Siblings) ->
             ConditionReason::Covered,
             "This variant cannot grow, and other variants of the model grow instead",
         ),
-        None if decision.model_at_zero && !decision.wants_more() => at_zero(decision),
-        None if decision.safety_net.is_some() => condition_unknown(
+        None if decision.report.model.is_at_zero && !decision.wants_more() => at_zero(decision),
+        None if decision.safety_net().is_some() => condition_unknown(
             ConditionReason::NotAnalyzed,
             "The analysis failed, so the need of the model is not known",
         ),

@@ -49,9 +49,9 @@ pub(super) fn ready(
     effect: &DecisionEffect,
 ) -> ConditionDraft {
     let DecisionEffect { signal, has_siblings, .. } = effect;
-    let waiting = decision.waiting_for_quota.as_ref();
+    let waiting = decision.report.replicas.waiting_for_quota.as_ref();
     // These modes publish what a person set, whatever an analysis says.
-    let needs_analysis = matches!(decision.mode, Mode::Auto | Mode::Recommend);
+    let needs_analysis = matches!(decision.report.mode, Mode::Auto | Mode::Recommend);
     let failed = |holds: bool| {
         let counts = needs_analysis && optimization.status == ConditionStatus::False;
         let is_held = optimization.reason == ConditionReason::SafetyNet;
@@ -59,11 +59,15 @@ pub(super) fn ready(
     };
     let failures = [
         waiting
-            .filter(|_| decision.ready == 0)
+            .filter(|_| decision.report.replicas.ready == 0)
             .map(|waiting| (ConditionReason::WaitingForQuota, waiting_message(waiting, *has_siblings))),
         failed(false),
-        decision.stuck.then(|| (ConditionReason::Stuck, stuck_message(*has_siblings).to_owned())),
-        decision.not_carried_out.map(|desired| {
+        decision
+            .report
+            .replicas
+            .stuck
+            .then(|| (ConditionReason::Stuck, stuck_message(*has_siblings).to_owned())),
+        decision.report.not_carried_out.map(|desired| {
             (ConditionReason::NotCarriedOut, not_carried_out_message(decision, desired, signal))
         }),
         // A held target matters less than replicas that do not come.
@@ -87,12 +91,12 @@ fn working(
         let message = format!("The target {target} is not followed: {}", signal.message);
         return condition_true(ConditionReason::SignalNotFollowed, message);
     }
-    if let Some(waiting) = &decision.waiting_for_quota {
+    if let Some(waiting) = &decision.report.replicas.waiting_for_quota {
         let message =
             format!("The target is {target} replica(s). {}", waiting_message(waiting, *has_siblings));
         return condition_true(ConditionReason::WaitingForQuota, message);
     }
-    match decision.mode {
+    match decision.report.mode {
         Mode::Paused => condition_true(
             ConditionReason::Paused,
             format!("Paused by annotation: the target stays {target}"),

@@ -170,7 +170,7 @@ fn a_limited_decision_names_the_limit_despite_later_steps() {
         let limits = json!({"limitedMode": true, "inventory": {"H100": {"limit": 5, "used": 2}}});
         let variant = json!({"replicas": replicas(2, 0.78, "1s"), "mode": mode, "gpusPerReplica": 8});
         let decision = decision(variant, limits);
-        assert_eq!((decision.reason().code(), decision.limited_by.as_deref()), (reason, Some("H100")));
+        assert_eq!((decision.reason().code(), decision.limited_by().as_deref()), (reason, Some("H100")));
         let c = decided(&decision);
         assert_eq!(c.optimization_ready.reason.as_str(), "SaturationOnlyMode");
         let message = &c.optimization_ready.message;
@@ -241,7 +241,7 @@ fn a_held_replica_waits_for_quota_and_is_not_stuck() {
     let all = json!({"current": 1, "ready": 0, "pending": [held], "quotaWait": gate});
     for (variant, status) in [(one, ConditionStatus::True), (all, ConditionStatus::False)] {
         let decision = decision(variant, json!({}));
-        assert!(!decision.stuck);
+        assert!(!decision.report.replicas.stuck);
         let c = decided(&decision);
         assert_eq!((c.ready.status, c.ready.reason.as_str()), (status, "WaitingForQuota"));
         assert!(c.ready.message.contains(waits), "{}", c.ready.message);

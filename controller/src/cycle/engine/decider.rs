@@ -123,7 +123,7 @@ impl Decider {
         self.curves.update(&pass.assembled.snapshot, &outcome.next.learned, at.now);
         self.control_loop.end(&mut outcome.next, sampler.samples.last_round(), at.now);
         self.reporting.log_warnings(&outcome, pass.assembled.gaps, at.now);
-        let all_analyzed = outcome.decisions.iter().all(|d| d.safety_net.is_none());
+        let all_analyzed = outcome.decisions.iter().all(|d| d.safety_net().is_none());
         let variants = self.update_variants(inputs, sampler, &pass.managed, &pass, outcome, before);
         log_cycle(&variants, all_analyzed);
         self.reporting.retain(&variants);

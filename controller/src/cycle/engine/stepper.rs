@@ -62,14 +62,14 @@ impl Stepper {
         let (mut zero_since, mut timeouts) = (BTreeMap::new(), BTreeSet::new());
         for (m, workload, decision) in steps_here(inputs, decided) {
             let mut permit = None;
-            if decision.target() == 0 && decision.mode == Mode::Auto {
+            if decision.target() == 0 && decision.report.mode == Mode::Auto {
                 let since = self.zero_since.get(&m.key).copied().unwrap_or(now);
                 let id = decision.model_key();
                 let check = SecondCheck {
                     since,
                     now,
                     model: models.get(&(id.namespace.as_str(), id.model_id.as_str())).copied(),
-                    variant: &decision.variant,
+                    variant: &decision.key.name,
                     counted_at: evidence.counted_at(&id),
                     is_queue_unknown: unknown_queues.contains(&id),
                 };
@@ -145,7 +145,7 @@ pub(super) fn scale_downs(inputs: Inputs<'_>, decided: &Decided) -> BTreeMap<Var
     variants_to_scale(&decided.pass.managed, &decided.variants).filter_map(scale_down).collect()
 }
 
-/// Neither pickers nor Prometheus report the queues of these models on their way to zero.
+/// Models on their way to zero whose queues neither pickers nor Prometheus report.
 fn models_with_unknown_queue(
     Inputs { sources, .. }: Inputs<'_>,
     sampler: &Sampler,
@@ -221,7 +221,7 @@ fn variants_to_scale<'a>(
 ) -> impl Iterator<Item = (&'a ManagedVariant, &'a Decision)> {
     variants.iter().filter_map(|(key, variant)| {
         let decision = variant.decision.as_ref()?;
-        let acts = matches!(decision.mode, Mode::Auto | Mode::Fixed(_));
+        let acts = matches!(decision.report.mode, Mode::Auto | Mode::Fixed(_));
         if !acts || decision.target() == decision.current {
             return None;
         }

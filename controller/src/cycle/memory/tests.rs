@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use wva_crds::GoDuration;
-use wva_scaling::{Decision, VariantState};
+use wva_scaling::{Decision, Reason, VariantState};
 
 use super::*;
 use crate::cycle::conditions::conditions;
@@ -128,7 +128,13 @@ fn decision(current: u32, target: u32, reporting: u32) -> Decision {
     let snapshot = wva_scaling::Snapshot::parse(&fleet.to_string()).unwrap();
     let mut decision = wva_scaling::decide(&snapshot).decisions.remove(0);
     decision.steps.last_mut().unwrap().after = target;
-    Decision { reporting, safety_net: None, ..decision }
+    for step in &mut decision.steps {
+        if matches!(step.reason, Reason::SafetyNet { .. }) {
+            step.reason = Reason::NoChange { load: None, tokens: None, flow: None };
+        }
+    }
+    decision.report.replicas.reporting = reporting;
+    decision
 }
 
 #[test]

@@ -41,14 +41,15 @@ fn problem_event(problem: Problem, after: &PublishedVariant) -> Option<PendingEv
         Problem::TargetNotFound => conditions.ready.message.clone(),
         Problem::SafetyNetActivated => conditions.optimization_ready.message.clone(),
         Problem::Stuck => stuck_message(after.has_siblings).to_owned(),
-        Problem::WaitingForQuota => {
-            of(|d, v| d.waiting_for_quota.as_ref().map(|w| waiting_message(w, v.has_siblings)))?
-        }
+        Problem::WaitingForQuota => of(|d, v| {
+            d.report.replicas.waiting_for_quota.as_ref().map(|w| waiting_message(w, v.has_siblings))
+        })?,
         Problem::NotCarriedOut => of(|d, v| {
-            d.not_carried_out
+            d.report
+                .not_carried_out
                 .map(|desired| not_carried_out_message(d, desired, &v.conditions.signal_followed))
         })?,
-        Problem::NotWakeable => of(|d, _| d.not_wakeable())?,
+        Problem::NotWakeable => of(|d, _| d.report.model.not_wakeable())?,
         Problem::RequestsFailedDuringWake => failed_during_wake_note(after.cold_start),
     };
     Some(warn(problem.reason(), note))

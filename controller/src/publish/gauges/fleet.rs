@@ -31,7 +31,8 @@ impl VariantSeries {
 /// Measured shares within the objectives of each model, at most six series. A window without requests has none.
 pub(super) fn write_attainment(exported: &ExportedVariants<'_>, to: &mut Exposition<'_>) -> io::Result<()> {
     let decisions = exported.values().filter_map(|e| e.variant.decision.as_ref());
-    let models: BTreeMap<_, _> = decisions.map(|d| ((&*d.namespace, &*d.model_id), d.attainment)).collect();
+    let models: BTreeMap<_, _> =
+        decisions.map(|d| ((&*d.key.namespace, &*d.model_id), d.report.model.attainment)).collect();
     let mut series = Vec::new();
     for ((namespace, model_name), attainment) in models {
         for (objective, shares) in attainment.by_objective() {
@@ -58,7 +59,7 @@ pub(super) fn write_spare_capacity(
     to: &mut Exposition<'_>,
 ) -> io::Result<()> {
     let decisions = exported.values().filter_map(|e| e.variant.decision.as_ref());
-    let models: BTreeSet<_> = decisions.map(|d| (&*d.namespace, &*d.model_id)).collect();
+    let models: BTreeSet<_> = decisions.map(|d| (&*d.key.namespace, &*d.model_id)).collect();
     let ours = snapshot.models.iter().filter(|m| models.contains(&(&*m.namespace, &*m.model_id)));
     let series = ours.filter_map(|model| {
         let labels = [("model_name", &*model.model_id), ("namespace", &*model.namespace)];

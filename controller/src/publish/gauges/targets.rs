@@ -41,7 +41,7 @@ fn write_flows(exported: &ExportedVariants<'_>, to: &mut Exposition<'_>) -> io::
         .iter()
         .filter_map(|(e, flow)| {
             let decision = e.variant.decision.as_ref()?;
-            Some(((&*decision.namespace, &*decision.model_id), *flow))
+            Some(((&*decision.key.namespace, &*decision.model_id), *flow))
         })
         .collect();
     for (name, help, value) in MODEL_FLOWS {
@@ -57,10 +57,11 @@ fn write_flows(exported: &ExportedVariants<'_>, to: &mut Exposition<'_>) -> io::
 
 /// Series of mode `recommend` or a shadow analyzer. Autoscalers do not read these.
 fn policies<'s>(exported: &'s Exported<'_>) -> Vec<Series<'s>> {
-    let compared = |d: &&Decision| d.mode == Mode::Recommend || d.shadow.is_some();
+    let compared = |d: &&Decision| d.report.mode == Mode::Recommend || d.shadow.is_some();
     let Some(decision) = exported.variant.decision.as_ref().filter(compared) else { return Vec::new() };
     let shadow = decision.shadow.as_ref().map(|shadow| (shadow.analyzer.label(), shadow.target()));
-    let own = [("running", decision.current), (decision.analyzer.label(), decision.target_before_mode())];
+    let own =
+        [("running", decision.current), (decision.report.analyzer.label(), decision.target_before_mode())];
     let one = |(policy, replicas)| of_variant(exported, f64::from(replicas)).with(&[("policy", policy)]);
     own.into_iter().chain(shadow).map(one).collect()
 }
@@ -107,7 +108,7 @@ fn flow(variant: &PublishedVariant) -> Option<&Flow> {
 /// Directions and reasons of the changes that the variant's analyzer and scale to zero usually cause. At most five.
 fn usual_changes(decision: &Decision) -> impl Iterator<Item = (&'static str, &'static str)> {
     const TO_AND_FROM_ZERO: &[(&str, &str)] = &[("down", "NoRequests"), ("up", "RequestsWaiting")];
-    let of_analyzer: &[_] = match decision.analyzer {
+    let of_analyzer: &[_] = match decision.report.analyzer {
         AnalyzerName::Percentage => {
             &[("up", "SpareBelowTarget"), ("up", "AllSaturated"), ("down", "ScaleDownSafe")]
         }
@@ -116,7 +117,7 @@ fn usual_changes(decision: &Decision) -> impl Iterator<Item = (&'static str, &'s
             &[("up", "ArrivalsAboveCapacity"), ("up", "TrendAhead"), ("down", "SupplyAboveDemand")]
         }
     };
-    let of_zero = if decision.scale_to_zero { TO_AND_FROM_ZERO } else { &[] };
+    let of_zero = if decision.report.model.scale_to_zero { TO_AND_FROM_ZERO } else { &[] };
     of_analyzer.iter().chain(of_zero).copied()
 }
 

@@ -80,8 +80,8 @@ fn info<'s>(exported: &'s Exported<'_>) -> Option<Series<'s>> {
     // Without the group, as in kube-state-metrics.
     let kind = target.kind.split('.').next().unwrap_or_default();
     let labels = [
-        ("analyzer", decision.analyzer.label()),
-        ("mode", mode(decision.mode)),
+        ("analyzer", decision.report.analyzer.label()),
+        ("mode", mode(decision.report.mode)),
         ("model_name", &*decision.model_id),
         ("scale_target_kind", kind),
         ("scale_target_name", &target.name),
@@ -116,7 +116,7 @@ fn limits<'s>(exported: &'s Exported<'_>) -> Vec<Series<'s>> {
         (
             "quota",
             has(|reason| matches!(reason, Reason::LimitedByQuota { .. }))
-                || decision.waiting_for_quota.is_some(),
+                || decision.report.replicas.waiting_for_quota.is_some(),
         ),
         ("priority", has(|reason| matches!(reason, Reason::YieldsTo { .. }))),
         ("refused", has(|reason| matches!(reason, Reason::NotCarriedOut { refused: true, .. }))),
@@ -150,12 +150,12 @@ const DECIDED: [(&str, &str, DecidedFigure); 5] = [
     }),
     ("wva_variant_gpus", "GPUs of one replica.", |_, input| Some(f64::from(input.gpus_per_replica.0))),
     (READY_REPLICAS, "Ready replicas that the last cycle saw.", |decision, _| {
-        Some(f64::from(decision.ready))
+        Some(f64::from(decision.report.replicas.ready))
     }),
     ("wva_variant_min_replicas", "Fewest replicas that the bounds allow.", |decision, _| {
-        Some(f64::from(decision.bounds.min))
+        Some(f64::from(decision.report.bounds.min))
     }),
     ("wva_variant_max_replicas", "Most replicas that the bounds allow.", |decision, _| {
-        decision.bounds.max.map(f64::from)
+        decision.report.bounds.max.map(f64::from)
     }),
 ];

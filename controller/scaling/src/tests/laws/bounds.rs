@@ -11,11 +11,11 @@ proptest! {
     #[test]
     fn targets_stay_within_their_bounds(case in any_case()) {
         for decision in decide(&case).decisions {
-            let (target, bounds) = (decision.target(), decision.bounds);
+            let (target, bounds) = (decision.target(), decision.report.bounds);
             let mode = variant_of(&case, &decision).mode;
             // Paused targets stay, a minimum does not wake a model, and missing GPUs prevent a minimum.
-            let is_at_zero = decision.model_at_zero && target == 0;
-            let is_limited = decision.limited_by.is_some() && target >= decision.current && target < bounds.min;
+            let is_at_zero = decision.report.model.is_at_zero && target == 0;
+            let is_limited = decision.limited_by().is_some() && target >= decision.current && target < bounds.min;
             if mode != Mode::Paused && !is_at_zero && !is_limited {
                 prop_assert_eq!(bounds.clamp(target), target, "{:?}", decision);
             }
@@ -50,10 +50,10 @@ proptest! {
             let is_auto = part().all(|v| v.mode == Mode::Auto);
             let has_replicas = part().any(|v| v.current > 0);
             let allowed = part().any(|v| v.max != Some(0));
-            let of_model = decisions.iter().filter(|d| (&d.namespace, &d.model_id) == (&model.namespace, &model.model_id));
-            let of_part = of_model.filter(|d| part().any(|v| v.name == d.variant));
+            let of_model = decisions.iter().filter(|d| (&d.key.namespace, &d.model_id) == (&model.namespace, &model.model_id));
+            let of_part = of_model.filter(|d| part().any(|v| v.name == d.key.name));
             // The kept replica may need a GPU on another variant.
-            let limited = of_part.clone().any(|d| d.limited_by.is_some());
+            let limited = of_part.clone().any(|d| d.limited_by().is_some());
             if is_auto && has_replicas && allowed && !limited {
                 prop_assert!(of_part.map(|d| u64::from(d.target())).sum::<u64>() > 0, "{:?}", decisions);
             }

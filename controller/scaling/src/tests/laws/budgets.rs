@@ -19,7 +19,7 @@ fn claims(snapshot: &Snapshot, decision: &Decision) -> BTreeMap<String, u64> {
     let variant = variant_of(snapshot, decision);
     let accelerator = variant.accelerator.as_deref().map(accelerator_key);
     let gpus = accelerator.map(|name| (name, u64::from(variant.gpus_per_replica.0)));
-    let quota = |quota: &str, resource: &str| format!("{}/{quota}/{resource}", decision.namespace);
+    let quota = |quota: &str, resource: &str| format!("{}/{quota}/{resource}", decision.key.namespace);
     let needs =
         variant.quota_needs.iter().map(|need| (quota(&need.quota, &need.resource), need.per_replica.0));
     gpus.into_iter().chain(needs).filter(|(_, amount)| *amount > 0).collect()
@@ -30,7 +30,7 @@ fn refused_budget(decision: &Decision) -> Option<String> {
     decision.steps.iter().filter(|step| step.stage == Stage::Limit).find_map(|step| match &step.reason {
         Reason::LimitedBy { accelerator, .. } => Some(accelerator_key(accelerator)),
         Reason::LimitedByQuota { shortage } => {
-            Some(format!("{}/{}/{}", decision.namespace, shortage.quota, shortage.resource))
+            Some(format!("{}/{}/{}", decision.key.namespace, shortage.quota, shortage.resource))
         }
         _ => None,
     })
@@ -42,7 +42,7 @@ fn granted_from(decision: &Decision) -> u32 {
 }
 
 fn is_granted(decision: &Decision) -> bool {
-    decision.mode == Mode::Auto
+    decision.report.mode == Mode::Auto
         && decision.target() > granted_from(decision)
         && !has_reason(decision, &COMMITTED)
 }
@@ -55,7 +55,7 @@ proptest! {
         let outcome = decide(&case);
         let (mut held, mut granted) = (BTreeMap::<_, u64>::new(), BTreeMap::<_, u64>::new());
         // Fixed and paused targets get what loads leave.
-        for decision in outcome.decisions.iter().filter(|d| d.mode == Mode::Auto) {
+        for decision in outcome.decisions.iter().filter(|d| d.report.mode == Mode::Auto) {
             let from = if is_granted(decision) { granted_from(decision) } else { decision.target() };
             let new = u64::from(decision.target().saturating_sub(from));
             let is_taken = u64::from(is_taken(&case, decision));
@@ -79,8 +79,8 @@ proptest! {
         case.config.limited_mode = true;
         let outcome = decide(&case);
         let named = |d: &Decision| case.config.priorities.get(&d.model_id);
-        let bound = |d: &Decision| case.config.namespace_priorities.get(&d.namespace)?.get(&d.model_id);
-        for better in outcome.decisions.iter().filter(|d| d.mode == Mode::Auto) {
+        let bound = |d: &Decision| case.config.namespace_priorities.get(&d.key.namespace)?.get(&d.model_id);
+        for better in outcome.decisions.iter().filter(|d| d.report.mode == Mode::Auto) {
             let Some(budget) = refused_budget(better) else { continue };
             let is_worse = |d: &&Decision| match (bound(better), bound(d)) {
                 (Some(better), worse) => worse.is_none_or(|worse| worse > better),
@@ -88,13 +88,13 @@ proptest! {
                 // Without a bound class, priorities count within a namespace.
                 (None, None) => {
                     let worse = named(d).is_none_or(|worse| Some(worse) > named(better));
-                    d.namespace == better.namespace && named(better).is_some() && worse
+                    d.key.namespace == better.key.namespace && named(better).is_some() && worse
                 }
             };
             for worse in outcome.decisions.iter().filter(is_worse).filter(|d| is_granted(d)) {
                 prop_assert!(
                     !claims(&case, worse).contains_key(&budget),
-                    "{} takes {} from {}\n{}", worse.variant, budget, better.variant, crate::trace::render(&outcome)
+                    "{} takes {} from {}\n{}", worse.key.name, budget, better.key.name, crate::trace::render(&outcome)
                 );
             }
         }
@@ -112,11 +112,11 @@ proptest! {
             if given.is_empty() {
                 continue;
             }
-            let of_model = |d: &&Decision| (&d.namespace, &d.model_id) == (&decision.namespace, &decision.model_id);
+            let of_model = |d: &&Decision| (&d.key.namespace, &d.model_id) == (&decision.key.namespace, &decision.model_id);
             let givers = outcome.decisions.iter().filter(of_model).filter(|d| d.steps.iter().any(|s| matches!(s.reason, Reason::YieldsTo { .. }) && s.after < d.base));
             prop_assert_eq!(givers.count(), 1, "{}", crate::trace::render(&outcome));
-            prop_assert_eq!(decision.mode, Mode::Auto);
-            prop_assert!(decision.target() >= decision.bounds.min.max(1), "{}", crate::trace::render(&outcome));
+            prop_assert_eq!(decision.report.mode, Mode::Auto);
+            prop_assert!(decision.target() >= decision.report.bounds.min.max(1), "{}", crate::trace::render(&outcome));
         }
     }
 }

@@ -56,7 +56,7 @@ proptest! {
                 prop_assert_eq!(limited.target(), free.target());
             }
             let gives_back = has_reason(limited, &["YieldsTo"]);
-            prop_assert!(limited.limited_by.is_none() || limited.target() >= limited.base || limited.mode != Mode::Auto || gives_back);
+            prop_assert!(limited.limited_by().is_none() || limited.target() >= limited.base || limited.report.mode != Mode::Auto || gives_back);
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::{Decision, Reason, Step, decide};
 use wva_objects::hardware::accelerator_key;
 
 fn decisions_of(snapshot: &Snapshot, model: &Model) -> Vec<Decision> {
-    let same = |d: &Decision| (&d.namespace, &d.model_id) == (&model.namespace, &model.model_id);
+    let same = |d: &Decision| (&d.key.namespace, &d.model_id) == (&model.namespace, &model.model_id);
     decide(snapshot).decisions.into_iter().filter(same).collect()
 }
 
@@ -83,14 +83,14 @@ proptest! {
         }
         let with_guests = decide(&all);
         for before in &alone.decisions {
-            let same = |d: &&Decision| (&d.namespace, &d.variant) == (&before.namespace, &before.variant);
+            let same = |d: &&Decision| (&d.key.namespace, &d.key.name) == (&before.key.namespace, &before.key.name);
             let after = with_guests.decisions.iter().find(same).unwrap();
             let least = before.target().min(before.base);
             // Fewer free GPUs let a model give one to a better one of its own namespace.
-            let is_own = |step: &Step| matches!(&step.reason, Reason::YieldsTo { yielded } if yielded.namespace == before.namespace);
+            let is_own = |step: &Step| matches!(&step.reason, Reason::YieldsTo { yielded } if yielded.namespace == before.key.namespace);
             prop_assert!(
                 after.target() >= least || after.steps.iter().any(is_own),
-                "{}: {} with guests\n{}", before.variant, after.target(), crate::trace::render(&with_guests)
+                "{}: {} with guests\n{}", before.key.name, after.target(), crate::trace::render(&with_guests)
             );
         }
     }

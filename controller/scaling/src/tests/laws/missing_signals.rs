@@ -31,7 +31,7 @@ fn has_gap(model: &Model) -> bool {
 }
 
 fn model_of<'a>(snapshot: &'a Snapshot, decision: &crate::Decision) -> &'a Model {
-    let same = |m: &&Model| (&m.namespace, &m.model_id) == (&decision.namespace, &decision.model_id);
+    let same = |m: &&Model| (&m.namespace, &m.model_id) == (&decision.key.namespace, &decision.model_id);
     snapshot.models.iter().find(same).unwrap()
 }
 
@@ -79,7 +79,7 @@ proptest! {
             let blocked = model.wake_obstacle.is_some() || model.scheduler_queue == SchedulerQueue::Absent;
             prop_assert!(!(blocked && has_reason(decision, &["NoRequests"])), "{:?}", decision);
             // The obstacle does not wake a model either.
-            if decision.model_at_zero && case.config.inventory.is_none() && case.config.quotas.is_empty() {
+            if decision.report.model.is_at_zero && case.config.inventory.is_none() && case.config.quotas.is_empty() {
                 prop_assert_eq!(decision.target(), wakeable.target());
             }
         }
@@ -104,10 +104,10 @@ proptest! {
             Warning::SignalMissing { replicas, .. } => *replicas,
             _ => 0,
         }).sum();
-        let missing: u32 = found.decisions.iter().map(|d| d.signal_gaps.kv + d.signal_gaps.queue).sum();
+        let missing: u32 = found.decisions.iter().map(|d| d.report.replicas.signal_gaps.kv + d.report.replicas.signal_gaps.queue).sum();
         prop_assert_eq!(warned, missing);
         for (decision, filled) in found.decisions.iter().zip(&decide(&filled).decisions) {
-            prop_assert_eq!(filled.signal_gaps, SignalGaps::default());
+            prop_assert_eq!(filled.report.replicas.signal_gaps, SignalGaps::default());
             // Where another variant may go, the cheapest one keeps the last replica.
             let keeps_last = has_reason(filled, &["MinimumKept"]);
             prop_assert!(decision.target() >= filled.target() || keeps_last, "{:?}\n{:?}", decision, filled);
@@ -120,7 +120,7 @@ proptest! {
             let variant = variant_of(&case, &decision);
             let (up, down) = (step_up(variant, decision.base, 1), smallest_step_down(variant, decision.base));
             // A base above the maximum, or that the autoscaler does not carry out, is replaced.
-            let is_above = decision.bounds.cut(decision.base) < decision.base;
+            let is_above = decision.report.bounds.cut(decision.base) < decision.base;
             let is_replaced =
                 has_reason(&decision, &["NotCarriedOut", "Superseded"]) || variant.obstacles.up.is_some() || is_above;
             for taken in &decision.steps {
@@ -136,7 +136,7 @@ proptest! {
                 prop_assert!(decision.target() <= decision.base.saturating_add(up), "{:?}", decision);
                 prop_assert!(decision.target() >= decision.base.saturating_sub(down), "{:?}", decision);
             }
-            if has_reason(&decision, &woken) && variant.mode == Mode::Auto && decision.current == 0 && decision.bounds.min <= 1 {
+            if has_reason(&decision, &woken) && variant.mode == Mode::Auto && decision.current == 0 && decision.report.bounds.min <= 1 {
                 prop_assert!(decision.target() <= 1 || has_reason(&decision, &others), "{:?}", decision);
             }
         }

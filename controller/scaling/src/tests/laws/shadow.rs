@@ -48,7 +48,7 @@ proptest! {
         let shadowed = decide(&with_analyzers(&case, None, Some(shadow)));
         let acting = decide(&with_analyzers(&case, Some(shadow), None));
         for (shadowed, acting) in shadowed.decisions.iter().zip(&acting.decisions) {
-            prop_assert_eq!(shadowed.shadow.is_some(), shadowed.analyzer != shadow);
+            prop_assert_eq!(shadowed.shadow.is_some(), shadowed.report.analyzer != shadow);
             if let Some(shadow) = &shadowed.shadow {
                 prop_assert_eq!(&shadow.steps, &before_the_mode(&acting.steps));
                 prop_assert_eq!(shadow.target(), acting.target_before_mode());

@@ -36,7 +36,7 @@ fn next_cycle(snapshot: &Snapshot, outcome: &Outcome) -> Snapshot {
             let state = outcome.next.variants[&key];
             variant.desired = Some(state.desired);
             variant.desired_before = state.before;
-            let decision = outcome.decisions.iter().find(|decision| decision.key() == key);
+            let decision = outcome.decisions.iter().find(|decision| decision.key == key);
             variant.returned = decision.and_then(returned).or(variant.returned.take());
             variant.desired_age = Some(state.desired_age_after(std::time::Duration::ZERO, variant.current));
             variant.remembered_capacity = state.capacity.map(crate::tests::generate::figure);
@@ -61,7 +61,8 @@ fn start_at_rest(snapshot: &mut Snapshot) {
 
 /// A scale-down takes replicas that do not become ready first. Those that stay then serve, so the next cycle may spare more.
 fn takes_blocked(decision: &Decision) -> bool {
-    (decision.stuck || decision.waiting_for_quota.is_some()) && decision.target() < decision.base
+    (decision.report.replicas.stuck || decision.report.replicas.waiting_for_quota.is_some())
+        && decision.target() < decision.base
 }
 
 /// A model takes the GPUs that are free. What it still lacks, others give back in the next cycle.
@@ -79,7 +80,7 @@ proptest! {
         let first = decide(&case);
         let second = decide(&next_cycle(&case, &first));
         let is_served_first = grows_less_than_needed(&first);
-        for (one, other) in first.decisions.iter().zip(&second.decisions).filter(|(d, _)| d.mode == Mode::Auto && !takes_blocked(d)) {
+        for (one, other) in first.decisions.iter().zip(&second.decisions).filter(|(d, _)| d.report.mode == Mode::Auto && !takes_blocked(d)) {
             if is_served_first && has_reason(other, &["YieldsTo"]) {
                 continue;
             }
@@ -97,12 +98,12 @@ proptest! {
         start_at_rest(&mut case);
         let first = decide(&case);
         let second = decide(&next_cycle(&case, &first));
-        for (one, other) in first.decisions.iter().zip(&second.decisions).filter(|(d, _)| d.mode == Mode::Auto) {
+        for (one, other) in first.decisions.iter().zip(&second.decisions).filter(|(d, _)| d.report.mode == Mode::Auto) {
             let traces = || format!("{}{}", crate::trace::render(&first), crate::trace::render(&second));
-            let of_model = |d: &&Decision| (&d.namespace, &d.model_id) == (&one.namespace, &one.model_id);
+            let of_model = |d: &&Decision| (&d.key.namespace, &d.model_id) == (&one.key.namespace, &one.model_id);
             // What a mode or the kept minimum has just set is capacity from the next cycle on.
             let is_just_fixed = |d: &Decision| {
-                (d.mode != Mode::Auto && d.target() != d.base) || has_reason(d, &["MinimumKept"])
+                (d.report.mode != Mode::Auto && d.target() != d.base) || has_reason(d, &["MinimumKept"])
             };
             if first.decisions.iter().filter(of_model).any(|d| is_just_fixed(d) || takes_blocked(d)) {
                 continue;
@@ -112,7 +113,7 @@ proptest! {
             if one.current == 0 || is_ignored(super::variant_of(&case, one), one.target()) {
                 continue;
             }
-            let is_percentage = one.analyzer == AnalyzerName::Percentage || has_reason(one, &["SignalsMissing"]);
+            let is_percentage = one.report.analyzer == AnalyzerName::Percentage || has_reason(one, &["SignalsMissing"]);
             if (one.target() != one.base && one.target() != one.current) || !is_percentage {
                 prop_assert_eq!(one.target(), other.target(), "{}", traces());
             }

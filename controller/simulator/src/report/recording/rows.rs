@@ -243,8 +243,8 @@ impl Summary {
     pub(super) fn new(decision: &Decision) -> Self {
         Self {
             model_id: decision.model_id.clone(),
-            accelerator: decision.accelerator.clone(),
-            mode: decision.mode,
+            accelerator: decision.report.accelerator.clone(),
+            mode: decision.report.mode,
             bounds: (0, None),
             code: "",
             cycles: 0,
@@ -260,16 +260,16 @@ impl Summary {
     pub(super) fn add(&mut self, decision: &Decision, facts: Facts) -> bool {
         let is_change = facts.target != self.last_target;
         self.last_target = facts.target;
-        self.mode = decision.mode;
-        self.bounds = (decision.bounds.min, decision.bounds.max);
+        self.mode = decision.report.mode;
+        self.bounds = (decision.report.bounds.min, decision.report.bounds.max);
         self.code = decision.reason().code();
         self.cycles += 1;
         self.changes += u32::from(is_change);
         self.highest = self.highest.max(facts.target);
         self.targets += f64::from(facts.target);
         self.costs += facts.cost;
-        if self.accelerator != decision.accelerator {
-            self.accelerator.clone_from(&decision.accelerator);
+        if self.accelerator != decision.report.accelerator {
+            self.accelerator.clone_from(&decision.report.accelerator);
         }
         is_change
     }

@@ -65,7 +65,7 @@ fn page_has_the_sentence_of_each_decision() {
     let texts = texts(&page);
     assert_eq!(texts.len(), cycles.len());
     for (text, cycle) in texts.iter().zip(&cycles) {
-        let decision = decide(cycle).decisions.into_iter().find(|d| d.variant == "a100").unwrap();
+        let decision = decide(cycle).decisions.into_iter().find(|d| d.key.name == "a100").unwrap();
         let reason = decision.reason();
         let step = format!("1 -> {}\n{}: {reason}\n1 ready", decision.target(), reason.code());
         assert!(text.contains(&step), "{step:?} is not in {text:?}");

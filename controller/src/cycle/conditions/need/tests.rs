@@ -22,7 +22,7 @@ fn need_of_a(variants: &[Value]) -> ConditionDraft {
     let snapshot = model(variants);
     let decisions = wva_scaling::decide(&snapshot).decisions;
     let siblings = SiblingIndex::new(&snapshot, &decisions).of(&key("a"));
-    let a = decisions.iter().find(|d| d.variant == "a").unwrap();
+    let a = decisions.iter().find(|d| d.key.name == "a").unwrap();
     need_met(a, &not_published(), siblings)
 }
 
@@ -82,7 +82,7 @@ fn an_unmet_need_holds_while_the_load_crosses_the_limit() {
 fn the_need_behind_an_unreadable_picker_is_not_known() {
     let of = |mode: &str, obstacle| {
         let mut decision = decision(json!({"current": 0, "mode": mode}), json!({}));
-        decision.wake_obstacle = obstacle;
+        decision.report.model.wake_obstacle = obstacle;
         let need = need_met(&decision, &not_published(), Siblings::default());
         (need.status, need.reason)
     };

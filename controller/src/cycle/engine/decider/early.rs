@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use wva_scaling::control_loop::{Early, EarlyDecisions, EarlyTrigger, InForce, decide_early};
-use wva_scaling::{Decision, ModelKey, Snapshot, VariantKey};
+use wva_scaling::{ModelKey, Snapshot, VariantKey};
 
 use super::{Decided, Decider};
 use crate::cycle::engine::inputs::Inputs;
@@ -42,7 +42,8 @@ impl Decider {
         };
         let EarlyDecisions { models, snapshot, outcome } = decided;
         pass.assembled.snapshot = snapshot;
-        let keys: BTreeSet<VariantKey> = outcome.decisions.iter().map(Decision::key).collect();
+        let keys: BTreeSet<VariantKey> =
+            outcome.decisions.iter().map(|decision| decision.key.clone()).collect();
         let managed = pass.managed.iter().filter(|m| keys.contains(&m.key));
         let changed = self.update_variants(inputs, sampler, managed, &pass, outcome, Some(before));
         let mut variants = before.variants.clone();

@@ -25,14 +25,14 @@ impl Decider {
         at: Moment,
     ) -> ConditionDraft {
         let follow = &mut self.memory.entry(m, at.now, at.wall).follow;
-        let published = decision.filter(|decision| decision.mode != Mode::Recommend);
+        let published = decision.filter(|decision| decision.report.mode != Mode::Recommend);
         let verdict = published.and_then(|decision| {
             let workload = &m.spec().ok()?.workload;
             let scale = ScaleRecord::read(&assembled.autoscalers.of(workload));
             let history = follow.record(decision.target(), scale, at.now);
             judge(inputs, m, decision, assembled, &history)
         });
-        let is_late = decision.is_some_and(|decision| decision.not_carried_out.is_some());
+        let is_late = decision.is_some_and(|decision| decision.report.not_carried_out.is_some());
         follow.condition(SignalLook { verdict, created: m.created, is_late }, at)
     }
 
@@ -64,14 +64,14 @@ fn judge(
     };
     let (namespace, name) = (&m.key.namespace, &m.key.name);
     Some(judge_signal(&SignalFacts {
-        labels: SeriesLabels::published(namespace, name, &decision.accelerator, m.instance.as_deref()),
+        labels: SeriesLabels::published(namespace, name, &decision.report.accelerator, m.instance.as_deref()),
         workload: &format!("{} {}", workload.kind, workload.name),
         desired: decision.target(),
         recent: &history.recent,
         current: replicas.current,
         created: replicas.created,
         last_scale: history.last_scale,
-        not_carried_out: decision.not_carried_out,
+        not_carried_out: decision.report.not_carried_out,
         autoscalers,
         others,
         has_scaled_objects: sources.watches.scaled_objects_availability().is_complete(),

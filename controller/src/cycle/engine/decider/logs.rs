@@ -98,7 +98,7 @@ pub(super) fn log_decision(
         let reason = EventReason::ScalingDecision.as_str();
         tracing::info!(namespace = key.namespace, variant = key.name, reason, "{change}");
     }
-    if let (Some(source), Some(stage)) = (decision.safety_net, safety_net) {
+    if let (Some(source), Some(stage)) = (decision.safety_net(), safety_net) {
         let fallback = match source {
             FallbackSource::PreviousDesired => "previous-desired",
             FallbackSource::CurrentReplicas => "current-replicas",

@@ -39,13 +39,15 @@ impl Decider {
         before: Option<&Published>,
     ) -> Variants {
         // Sorted by key, so each decision can be moved to its variant.
-        outcome.decisions.sort_by(|a, b| (&a.namespace, &a.variant).cmp(&(&b.namespace, &b.variant)));
+        outcome
+            .decisions
+            .sort_by(|a, b| (&a.key.namespace, &a.key.name).cmp(&(&b.key.namespace, &b.key.name)));
         let siblings = SiblingIndex::new(&pass.assembled.snapshot, &outcome.decisions);
         let mut decisions = outcome.decisions.into_iter().peekable();
         let mut all = BTreeMap::new();
         for m in managed {
             let decision =
-                decisions.next_if(|d| (&d.namespace, &d.variant) == (&m.key.namespace, &m.key.name));
+                decisions.next_if(|d| (&d.key.namespace, &d.key.name) == (&m.key.namespace, &m.key.name));
             let next = outcome.next.variants.get(&m.key);
             let siblings = siblings.of(&m.key);
             let update = Update { managed: m, decision, next, siblings };
@@ -54,7 +56,7 @@ impl Decider {
             let last_target = old.map_or(variant.inherited.target, |old| old.last_target);
             variant.last_target = variant.target().or(last_target);
             count_scaling(&mut self.reporting.scalings, &m.key, old.map(AsRef::as_ref), &variant);
-            let is_held = variant.decision.as_ref().is_some_and(|d| d.safety_net.is_some());
+            let is_held = variant.decision.as_ref().is_some_and(|d| d.safety_net().is_some());
             let safety_net = self.reporting.safety_nets.record(&m.key, is_held, pass.at.now);
             log_decision(&m.key, &variant, last_target, safety_net);
             let same = old.filter(|old| ***old == variant).cloned();
@@ -73,7 +75,8 @@ impl Decider {
         let Inputs { sources, .. } = inputs;
         let remembered = self.memory.entry(m, at.now, at.wall);
         if let Some(d) = &mut decision {
-            d.not_carried_out = remembered.track_not_carried_out(d.not_carried_out, d.target(), d.current);
+            d.report.not_carried_out =
+                remembered.track_not_carried_out(d.report.not_carried_out, d.target(), d.current);
         }
         let had_target = remembered.decided.has_target();
         if let (Some(next), Some(d)) = (next, &decision) {
@@ -99,7 +102,7 @@ impl Decider {
         variant.learned = self.curves.get(&m.key);
         (variant.cold_start, variant.failed_during_wake) = (cold_start, failed_during_wake);
         if let Some(decision) = &variant.decision {
-            if decision.model_at_zero {
+            if decision.report.model.is_at_zero {
                 let queues = sources.pickers.queues().borrow().clone();
                 let counts = queues.refused_counts(&decision.model_key());
                 // A new leader publishes before it has read the pickers.
@@ -143,7 +146,8 @@ fn publish_variant(
         }
     };
     let conditions = conditions(source);
-    let accelerator = decision.as_ref().map(|d| d.accelerator.clone()).or_else(|| m.accelerator.clone());
+    let accelerator =
+        decision.as_ref().map(|d| d.report.accelerator.clone()).or_else(|| m.accelerator.clone());
     PublishedVariant {
         uid: m.uid.clone(),
         generation: m.generation,

@@ -18,7 +18,7 @@ async fn values_and_then_the_target_outlast_a_failing_prometheus() {
     bench.state.sampler.samples = Samples::default();
     let v = bench.turn().await;
     assert_eq!((v.signal(), reasons(&v)), (Some(3), ["SafetyNet", "PrometheusError", "SafetyNet"]));
-    assert_eq!(v.decision.as_ref().unwrap().safety_net, Some(FallbackSource::PreviousDesired));
+    assert_eq!(v.decision.as_ref().unwrap().safety_net(), Some(FallbackSource::PreviousDesired));
     // An empty answer is neither an error nor an idle model.
     bench.fake.set_reply(FakeReply::no_series());
     let v = bench.turn().await;
@@ -33,7 +33,7 @@ async fn each_variant_gets_its_own_decision() {
     cluster.variant("c", "x", json!({})).deployment("c", 3, 3);
     let mut bench = Bench::new(cluster, FakeReply::no_series()).await;
     bench.turn().await;
-    let of = |v: &PublishedVariant| v.decision.as_ref().map(|d| (d.variant.clone(), d.current));
+    let of = |v: &PublishedVariant| v.decision.as_ref().map(|d| (d.key.name.clone(), d.current));
     let decided: Vec<_> = bench.published().variants.values().map(|v| of(v)).collect();
     assert_eq!(decided, [Some(("a".to_owned(), 1)), None, Some(("c".to_owned(), 3))]);
 }

@@ -101,7 +101,7 @@ async fn decided(retention: u32, ago: u32, others: &[OtherVariant]) -> Vec<Strin
         bench.state.decider.memory.evidence.age(Duration::from_secs(u64::from(retention) + 1));
         let published = bench.published();
         let decision = |v: &Arc<PublishedVariant>| {
-            v.decision.as_ref().map(|d| (d.variant.clone(), d.target(), d.reason().code()))
+            v.decision.as_ref().map(|d| (d.key.name.clone(), d.target(), d.reason().code()))
         };
         let ours = published.variants.iter().filter(|(key, _)| key.namespace == "ns");
         let steps = published.steps.iter().filter(|due| due.variant.namespace == "ns");

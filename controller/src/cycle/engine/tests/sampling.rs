@@ -210,6 +210,6 @@ async fn a_broken_prometheus_never_looks_idle() {
         bench.state.sampler.samples = Samples::default();
         let v = bench.turn().await;
         assert_eq!(v.signal(), Some(3), "then the target is kept");
-        assert_eq!(v.decision.as_ref().unwrap().safety_net, Some(FallbackSource::PreviousDesired));
+        assert_eq!(v.decision.as_ref().unwrap().safety_net(), Some(FallbackSource::PreviousDesired));
     }
 }

@@ -31,7 +31,7 @@ impl Bench {
     /// Variant, current replicas and target, as published.
     fn targets(&self) -> Vec<(String, u32, u32)> {
         let of = |v: &Arc<PublishedVariant>| {
-            v.decision.as_ref().map(|d| (d.variant.clone(), d.current, d.target()))
+            v.decision.as_ref().map(|d| (d.key.name.clone(), d.current, d.target()))
         };
         self.published().variants.values().filter_map(of).collect()
     }

@@ -11,7 +11,7 @@ use wva_objects::hardware::Driver;
 pub(crate) struct Slice {
     pub(crate) driver: &'static str,
     pub(crate) pool: Box<str>,
-    /// Only slices of the pool's newest generation count.
+    /// Generation of the pool. Only slices of the newest one count.
     pub(crate) generation: i64,
     /// Slices of the pool.
     pub(crate) pool_size: i64,
