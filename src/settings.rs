@@ -34,7 +34,7 @@ pub(crate) struct Settings {
     pub(crate) rest_timeout: Duration,
     pub(crate) log: Log,
     pub(crate) maps: WatchedMaps,
-    pub(crate) given: Given,
+    pub(crate) given: SettingsInput,
 }
 
 /// Who the process is, and where it runs.
@@ -72,9 +72,9 @@ pub(crate) struct WatchedMaps {
     pub(crate) enabled_value: String,
 }
 
-/// What the settings were made from.
+/// Values from which the settings were made.
 #[derive(Clone, Debug)]
-pub(crate) struct Given {
+pub(crate) struct SettingsInput {
     /// Values before conversion.
     pub(crate) values: RawSettings,
     /// Logged once at the start.

@@ -12,8 +12,8 @@ use wva_runtime::prometheus::{ClientIdentity, PrometheusConfig};
 use super::choices::{CertMode, choice};
 use super::raw::{InvalidSetting, RawSettings, Source};
 use super::{
-    CertificateFiles, Certificates, Controller, Endpoints, Given, Identity, Log, Settings, WatchedMaps,
-    Webhook, ZeroScaling,
+    CertificateFiles, Certificates, Controller, Endpoints, Identity, Log, Settings, SettingsInput,
+    WatchedMaps, Webhook, ZeroScaling,
 };
 
 pub(super) struct SettingsReader<'a> {
@@ -34,7 +34,7 @@ impl SettingsReader<'_> {
             rest_timeout: self.get(keys::REST_CLIENT_TIMEOUT),
             log: self.log(),
             maps: self.maps(),
-            given: Given { values: self.raw.clone(), warnings: self.warnings() },
+            given: SettingsInput { values: self.raw.clone(), warnings: self.warnings() },
         }
     }
 

@@ -123,7 +123,8 @@ pub enum Reason {
         /// Pods of these replicas.
         pods: Vec<String>,
     },
-    /// These replicas need more than twice the time of the others for a step. The planned throughput is that of the others.
+    /// Some replicas need more than twice the time of the others for a step. The planned throughput is that of the
+    /// others.
     SlowReplicas {
         /// Pods of these replicas.
         pods: Vec<String>,
