@@ -102,7 +102,7 @@ fn error_response(error: &AuthError) -> Response {
 /// Name, and whether the check passes now.
 pub(crate) type Check = (&'static str, Box<dyn Fn() -> bool + Send + Sync>);
 
-/// Does not depend on the leader.
+/// Answers `/readyz`. It does not depend on the leader.
 pub(crate) struct Readiness {
     pub(crate) checks: Vec<Check>,
     pub(crate) synced: SyncStatus,

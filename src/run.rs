@@ -236,7 +236,7 @@ impl Process {
     }
 }
 
-/// If there is an instance, all series have its name as a label.
+/// Registry of the metrics. If there is an instance, all series have its name as a label.
 fn registry(instance: Option<&str>) -> Result<Registry, prometheus::Error> {
     let labels =
         instance.map(|instance| HashMap::from([("controller_instance".to_owned(), instance.to_owned())]));

@@ -34,7 +34,7 @@ pub(crate) struct Settings {
     pub(crate) rest_timeout: Duration,
     pub(crate) log: Log,
     pub(crate) maps: WatchedMaps,
-    pub(crate) given: Given,
+    pub(crate) given: SettingsInput,
 }
 
 /// Who the process is, and where it runs.
@@ -42,7 +42,7 @@ pub(crate) struct Settings {
 pub(crate) struct Identity {
     pub(crate) namespace: String,
     pub(crate) pod_name: Option<String>,
-    /// If known.
+    /// Deployment of the controller, if known.
     pub(crate) deployment: Option<String>,
     /// Service in front of the replicas.
     pub(crate) service: Option<String>,
@@ -56,7 +56,7 @@ pub(crate) struct Identity {
 pub(crate) struct Endpoints {
     pub(crate) metrics_address: Option<SocketAddr>,
     pub(crate) metrics_secure: bool,
-    /// If the metrics endpoint has its own.
+    /// Certificate of the metrics endpoint, if it has its own.
     pub(crate) metrics_certificate: Option<CertificateFiles>,
     pub(crate) health_address: Option<SocketAddr>,
     pub(crate) http2: bool,
@@ -72,9 +72,9 @@ pub(crate) struct WatchedMaps {
     pub(crate) enabled_value: String,
 }
 
-/// What the settings were made from.
+/// Values from which the settings were made.
 #[derive(Clone, Debug)]
-pub(crate) struct Given {
+pub(crate) struct SettingsInput {
     /// Values before conversion.
     pub(crate) values: RawSettings,
     /// Logged once at the start.

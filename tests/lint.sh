@@ -34,6 +34,6 @@ for crate in wva wva-cli wva-runtime wva-controller wva-webhook wva-certs wva-ru
     grep -qw -- "$crate:$below" <<<"$allowed" || { echo "$crate must not depend on $below (see "Find your way" in CONTRIBUTING.md)"; exit 1; }
   done
 done
-echo "== folders and import circles"
+echo "== folders, import circles and parameters"
 cargo test --locked --quiet --workspace --test program layout:: > /dev/null || { cargo test --locked --workspace --test program layout::; exit 1; }
 echo "lint: no findings"

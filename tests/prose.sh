@@ -38,12 +38,14 @@ tests() {
     marked && match($0, /fn [a-z0-9_]+/) { if (RLENGTH - 3 > 60) print FILENAME ":" FNR ":test name over 60 characters: " $0; marked = 0 }'
 }
 
-# A doc comment begins with its subject, not in the middle of a thought.
+# A doc comment begins with its subject, not in the middle of a thought. Of the product more words are refused than of tests.
 comments() {
   files '\.rs$' | xargs -r awk '
-    FNR == 1 { within = 0 }
-    !within && /^ *\/\/\/ (Then|And|Or|But|So|Else|Otherwise|Also|Even)[ ,]/ { print FILENAME ":" FNR ":doc comment without a subject: " $0 }
-    { within = /^ *\/\/\// }'
+    FNR == 1 { within = 0; is_product = FILENAME !~ /(^|\/)(tests|benches|examples|testing|fixture)(\.rs$|\/)/ }
+    within || !match($0, /^ *\/\/\/ /) { within = /^ *\/\/\//; next }
+    { within = 1; first = $2; sub(/,$/, "", first) }
+    first ~ /^(Then|And|Or|But|So|Else|Otherwise|Also|Even)$/ ||
+    is_product && first ~ /^(Its|Their|Of|Those|That|Which|By|Like|With|Without|As|If|When|Not|It)$/ { print FILENAME ":" FNR ":doc comment without a subject: " $0 }'
 }
 
 # A sentence in docs has at most 30 words. Code, tables and links targets do not count.

@@ -187,8 +187,8 @@ impl CaTask {
                 self.revision = revision(&secret);
                 self.adopt(set, Some(request));
                 if let Some(change) = change {
-                    let writer = (&self.client, &self.config.event_source);
-                    events::emit(writer, &secret, &change, (self.clock)()).await;
+                    let source = &self.config.event_source;
+                    events::emit(&self.client, source, &secret, &change, (self.clock)()).await;
                 }
             }
             Err(error) => {

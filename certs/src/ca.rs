@@ -156,6 +156,20 @@ impl fmt::Debug for Ca {
     }
 }
 
+/// An entry of the CA's Secret.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'a> {
+    pub(crate) name: &'static str,
+    /// `None` if the entry is missing or empty.
+    pub(crate) pem: Option<&'a [u8]>,
+}
+
+impl<'a> Entry<'a> {
+    fn present(self) -> Result<&'a [u8], CaFault> {
+        self.pem.ok_or(CaFault::Missing { entry: self.name })
+    }
+}
+
 /// Serving certificate with its key and dates.
 pub struct SignedCert {
     /// Certificate without a chain: its issuer is a trust anchor.
@@ -199,15 +213,11 @@ impl Ca {
         Ok(Self { cert: CaCert { der: cert.der().clone(), pem: cert.pem(), not_before, not_after }, key })
     }
 
-    pub(crate) fn parse(
-        (cert_entry, cert): (&'static str, Option<&[u8]>),
-        (key_entry, key): (&'static str, Option<&[u8]>),
-        now: Timestamp,
-    ) -> Result<Self, CaFault> {
-        let cert = CaCert::parse(cert_entry, cert.ok_or(CaFault::Missing { entry: cert_entry })?, now)?;
+    pub(crate) fn parse(cert: Entry<'_>, key: Entry<'_>, now: Timestamp) -> Result<Self, CaFault> {
+        let (cert_entry, key_entry) = (cert.name, key.name);
+        let cert = CaCert::parse(cert_entry, cert.present()?, now)?;
         let not_a_key = || CaFault::NotAKey { entry: key_entry };
-        let pem = std::str::from_utf8(key.ok_or(CaFault::Missing { entry: key_entry })?)
-            .map_err(|_| not_a_key())?;
+        let pem = std::str::from_utf8(key.present()?).map_err(|_| not_a_key())?;
         let key = KeyPair::from_pem(pem).map_err(|_| not_a_key())?;
         let der = cert.der.clone();
         let (_, x509) = x509_parser::parse_x509_certificate(&der)
@@ -249,7 +259,7 @@ impl Ca {
         Ok(SignedCert { cert: cert.der().clone(), key, issued: now, not_after })
     }
 
-    /// Like [`Ca::sign_serving`], as PEM for files.
+    /// Signs like [`Ca::sign_serving`], as PEM for files.
     ///
     /// # Errors
     /// [`SignError`].

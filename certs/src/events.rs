@@ -7,15 +7,17 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;
 use kube::api::PostParams;
-use wva_crds::events::{EventDraft, EventReason, EventSource, build_event, object_reference};
+use wva_crds::events::{EventDraft, EventReason, EventSource, ObjectKind, build_event, object_reference};
 
 use crate::rotation::Change;
 
+const SECRET: ObjectKind<'_> = ObjectKind { api_version: "v1", kind: "Secret" };
 /// Events must not delay certificates.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) async fn emit(
-    (client, source): (&kube::Client, &EventSource),
+    client: &kube::Client,
+    source: &EventSource,
     secret: &Secret,
     change: &Change,
     at: Timestamp,
@@ -29,7 +31,7 @@ pub(crate) async fn emit(
         tracing::info!(secret = name, "{note}");
     }
     let event = build_event(&EventDraft {
-        regarding: object_reference(("v1", "Secret"), (namespace, name), metadata.uid.as_deref()),
+        regarding: object_reference(SECRET, namespace, name, metadata.uid.as_deref()),
         related: None,
         warning: change.is_repair(),
         reason: EventReason::CertificateRotated,

@@ -11,13 +11,13 @@ pub enum CaDefect {
     /// A relevant extension is not readable or occurs twice.
     #[error("one of its extensions is not readable")]
     Unreadable,
-    /// Its key usage lacks `keyCertSign`.
+    /// The key usage of the CA lacks `keyCertSign`.
     #[error("its key usage does not allow signing certificates (keyCertSign)")]
     KeyUsage,
-    /// Its extended key usage lacks `serverAuth`.
+    /// The extended key usage of the CA lacks `serverAuth`.
     #[error("its extended key usage does not include serverAuth")]
     ExtendedKeyUsage,
-    /// It has name constraints.
+    /// The CA has name constraints.
     #[error("its name constraints may exclude the names of this Service")]
     NameConstraints,
     /// A test certificate that it signed does not verify.

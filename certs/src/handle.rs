@@ -98,8 +98,8 @@ impl Certs {
         self.serving.clone()
     }
 
-    /// Like [`Certs::ca_bundle`], after a new read of the Secret. Use it before writing the bundle to the cluster: the
-    /// known bundle may lack the CA of another leader.
+    /// Returns [`Certs::ca_bundle`] after a new read of the Secret. Use it before writing the bundle to the cluster:
+    /// the known bundle may lack the CA of another leader.
     pub fn fresh_ca_bundle(&self) -> impl Future<Output = watch::Receiver<Vec<u8>>> + Send + use<> {
         let (leader, bundle) = (self.leader.clone(), self.ca_bundle());
         async move {

@@ -129,8 +129,7 @@ impl Leader {
             }
             Ok(EnsuredSecret { secret, change: Some(change), .. }) => {
                 self.request_read();
-                let writer = (&self.client, &self.event_source);
-                events::emit(writer, &secret, &change, (self.clock)()).await;
+                events::emit(&self.client, &self.event_source, &secret, &change, (self.clock)()).await;
                 true
             }
             Err(StoreError::Stopped { .. }) => false,

@@ -149,7 +149,7 @@ pub fn server_config(
     Ok(finish(builder()?.with_no_client_auth(), resolver, http2))
 }
 
-/// Like [`server_config`], and requests a client certificate, which the caller verifies.
+/// Makes a configuration like [`server_config`] that requests a client certificate, which the caller verifies.
 ///
 /// # Errors
 /// As [`server_config`].

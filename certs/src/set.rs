@@ -9,7 +9,7 @@ use k8s_openapi::ByteString;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use crate::ca::{Ca, CaCert, CaFault};
+use crate::ca::{Ca, CaCert, CaFault, Entry};
 
 /// Current CA's certificate, PEM.
 pub const CA_CERT: &str = "ca.crt";
@@ -118,19 +118,21 @@ pub(crate) struct ParsedSecret {
 
 impl ParsedSecret {
     pub(crate) fn read(data: &Data, now: Timestamp) -> Self {
-        let entry =
-            |entry: &'static str| (entry, data.get(entry).map(|b| b.0.as_slice()).filter(|b| !b.is_empty()));
+        let entry = |name: &'static str| {
+            let pem = data.get(name).map(|bytes| bytes.0.as_slice()).filter(|pem| !pem.is_empty());
+            Entry { name, pem }
+        };
         let current = Ca::parse(entry(CA_CERT), entry(CA_KEY), now).map(Arc::new);
-        let current_cert = entry(CA_CERT).1.and_then(|pem| CaCert::parse_ignoring_dates(CA_CERT, pem).ok());
-        let is_present = entry(NEXT_CA_CERT).1.is_some() || entry(NEXT_CA_KEY).1.is_some();
+        let current_cert = entry(CA_CERT).pem.and_then(|pem| CaCert::parse_ignoring_dates(CA_CERT, pem).ok());
+        let is_present = entry(NEXT_CA_CERT).pem.is_some() || entry(NEXT_CA_KEY).pem.is_some();
         let next = is_present.then(|| Ca::parse(entry(NEXT_CA_CERT), entry(NEXT_CA_KEY), now).map(Arc::new));
         let early = matches!(next, Some(Err(CaFault::NotYetValid { .. })));
-        let next_cert = || CaCert::parse_ignoring_dates(NEXT_CA_CERT, entry(NEXT_CA_CERT).1?).ok();
+        let next_cert = || CaCert::parse_ignoring_dates(NEXT_CA_CERT, entry(NEXT_CA_CERT).pem?).ok();
         let early_next = early.then(next_cert).flatten();
         let previous = Vec::new();
         let mut found = Self { current, current_cert, next, early_next, previous, previous_fault: None };
         found.reject_duplicate_next();
-        if let Some(pem) = entry(PREVIOUS_CA_CERT).1 {
+        if let Some(pem) = entry(PREVIOUS_CA_CERT).pem {
             found.read_previous(pem, now);
         }
         found

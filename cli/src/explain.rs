@@ -111,7 +111,8 @@ fn render(texts: &[String], format: &str) -> anyhow::Result<String> {
     })
 }
 
-/// Without a cluster, which `--address` does not need, and for a snapshot the default is all namespaces.
+/// Paths to ask for. Without a cluster, which `--address` does not need, and for a snapshot the default is all
+/// namespaces.
 async fn explain_paths(arguments: &ArgMatches) -> anyhow::Result<Vec<String>> {
     let format = if is_text(arguments) { "text" } else { "json" };
     let (namespace, names) = (value(arguments, "namespace"), values(arguments, "name"));

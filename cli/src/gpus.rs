@@ -38,7 +38,7 @@ impl ClaimTemplates {
 /// GPUs of a replica, and where they come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GpuRequests {
-    /// Of extended resources.
+    /// GPUs of extended resources.
     pub(crate) extended: u64,
     /// GPUs of the claims, by template. `None`: the template is not known.
     pub(crate) claims: BTreeMap<String, Option<u64>>,
@@ -47,7 +47,7 @@ pub(crate) struct GpuRequests {
 }
 
 impl GpuRequests {
-    /// Of all pods of a replica.
+    /// Reads the requests of all pods of a replica.
     pub(crate) fn new(replica: &ReplicaTemplate, namespace: &str, templates: &ClaimTemplates) -> Self {
         let mut requests = Self::default();
         for (pod, count) in replica.pods() {

@@ -22,7 +22,8 @@ fn fit_line(line: &str) -> String {
     format!("{option}{}", lines.join(&format!("\n{:indent$}", "")))
 }
 
-/// Where the text of `  -o, --output <FORMAT>  Output format` begins; only options and names have a gap of two spaces.
+/// Column at which the text of `  -o, --output <FORMAT>  Output format` begins. Only options and names have a gap of
+/// two spaces.
 fn text_column(plain: &str) -> usize {
     let begin = plain.len() - plain.trim_start().len();
     let gap = plain[begin..].find("  ").map(|gap| begin + gap);

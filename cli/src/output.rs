@@ -25,12 +25,12 @@ pub(crate) fn print(text: &str) -> anyhow::Result<bool> {
     print_unchecked(&harmless(text, false))
 }
 
-/// Like [`print()`], for text with our own cursor movements. Text of others in it must be [`harmless`].
+/// Prints like [`print()`], for text with our own cursor movements. Text of others in it must be [`harmless`].
 pub(crate) fn print_unchecked(text: &str) -> anyhow::Result<bool> {
     wva_runtime::terminal::print_unchecked(text).context("cannot write to standard output")
 }
 
-/// Like [`print()`], for text with our own colours.
+/// Prints like [`print()`], for text with our own colours.
 pub(crate) fn print_coloured(text: &str) -> anyhow::Result<bool> {
     print_unchecked(&harmless(text, true))
 }

@@ -123,7 +123,7 @@ impl Prometheus {
         self.0.samples_into(query, sink).await
     }
 
-    /// For queries that take longer than those of other commands.
+    /// Sets the timeout, for queries that take longer than those of other commands.
     pub(super) fn with_timeout(self, timeout: Duration) -> Self {
         Self(self.0.with_timeout(timeout))
     }

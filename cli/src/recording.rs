@@ -34,7 +34,7 @@ impl FileWarnings {
         file.snapshot
     }
 
-    /// At most one line. The unknown fields of a newer wva are no news, those of others are typing errors.
+    /// Prints at most one line. The unknown fields of a newer wva are no news, those of others are typing errors.
     pub(crate) fn print(&self, file: &str) {
         if let Some(writer) = &self.newer_writer {
             print_warning(&newer_writer_note(file, "was written by", writer));

@@ -115,7 +115,7 @@ pub(crate) fn validate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
 pub(super) struct SourceObject {
     /// File and line, or kind and name in the cluster.
     pub(super) place: String,
-    /// Its own namespace, or the default for objects without one.
+    /// Namespace of the object, or the default for objects without one.
     pub(super) namespace: String,
     pub(super) object: serde_json::Value,
 }

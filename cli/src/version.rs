@@ -54,7 +54,7 @@ struct ClusterVersions {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Server {
-    /// Its address.
+    /// URL of the API server.
     url: String,
     /// Release of Kubernetes.
     git_version: String,
@@ -64,13 +64,13 @@ struct Server {
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Crd {
-    /// Whether it is installed.
+    /// Whether the CRD is installed.
     installed: bool,
-    /// Its versions.
+    /// Versions of the CRD.
     versions: Vec<String>,
-    /// Fields of this release that it lacks.
+    /// Fields of this release that the CRD lacks.
     missing_fields: Vec<String>,
-    /// Why it is unknown.
+    /// Why the CRD is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -78,11 +78,11 @@ struct Crd {
 /// A Deployment of the controller.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Controller {
-    /// Its namespace.
+    /// Namespace of the Deployment.
     namespace: String,
-    /// Its name.
+    /// Name of the Deployment.
     name: String,
-    /// Its image.
+    /// Image of the controller.
     image: String,
     /// Name and version of the Helm chart; empty without Helm.
     chart: String,

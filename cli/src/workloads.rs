@@ -97,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    /// As the controller reads it; migrate read the workers.
+    /// The controller reads the leader; migrate once read the workers.
     #[test]
     fn accelerator_of_a_group_is_that_of_its_leader() {
         let pod = |card: &str| json!({"spec": {"containers": [], "nodeSelector": {"nvidia.com/gpu.product": card}}});

@@ -203,7 +203,7 @@ impl ScaleApi {
         let WorkloadKey { namespace, kind, name } = &step.workload;
         let selector = scale.selector.as_deref().map(|selector| select_serving(selector, step.serving));
         let activity =
-            servers.query_activity(&self.client, namespace, (selector.as_deref(), &permit.ranks)).await;
+            servers.query_activity(&self.client, namespace, selector.as_deref(), &permit.ranks).await;
         if let Some(server) = activity.busy {
             tracing::info!(
                 namespace,

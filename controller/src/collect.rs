@@ -61,7 +61,8 @@ pub(crate) async fn query_round(
     prometheus: &PrometheusSource,
     scopes: Vec<Scope>,
     queries: &[Query],
-    reads: (Arc<SeriesFilter>, &Telemetry),
+    filter: Arc<SeriesFilter>,
+    telemetry: &Telemetry,
     within: Duration,
 ) -> Answers {
     let mut requests = Vec::new();
@@ -69,14 +70,15 @@ pub(crate) async fn query_round(
         requests.extend(queries.iter().map(|query| (*query, scope.clone())));
     }
     let span = spans::prometheus_round(requests.len());
-    stream_answers(prometheus, requests, reads, within).collect().instrument(span).await
+    stream_answers(prometheus, requests, filter, telemetry, within).collect().instrument(span).await
 }
 
 /// Yields each answer as it arrives.
 pub(crate) fn stream_answers<'a>(
     PrometheusSource { client, extra_matchers }: &'a PrometheusSource,
     mut requests: Vec<(Query, Scope)>,
-    (filter, telemetry): (Arc<SeriesFilter>, &'a Telemetry),
+    filter: Arc<SeriesFilter>,
+    telemetry: &'a Telemetry,
     within: Duration,
 ) -> BoxStream<'a, Answer> {
     let deadline = tokio::time::Instant::now() + within;

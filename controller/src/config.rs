@@ -48,7 +48,7 @@ pub struct ConfigMaps {
 struct MapCache {
     /// Local maps of namespaces that are not in use. Only their names are kept: tenants store them, of any size.
     unread: BTreeSet<MapKey>,
-    /// Those of them whose namespace came into use. The watch reads them.
+    /// Unread maps whose namespace came into use. The watch reads them.
     wanted: BTreeSet<MapKey>,
     /// Namespaces in use whose maps were unread last. The scope includes them once they are read.
     waiting: BTreeSet<Box<str>>,

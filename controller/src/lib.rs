@@ -38,7 +38,7 @@ pub use publish::packed_text::PackedText;
 pub use publish::service_monitor::ServiceMonitorReporter;
 pub use publish::status::StatusWriter;
 
-/// For benches; not part of the API.
+/// Parts for benches; not part of the API.
 #[doc(hidden)]
 pub mod bench {
     use std::io::Read;
@@ -54,7 +54,7 @@ pub mod bench {
     pub struct ManagedPods(Arc<SeriesFilter>);
 
     impl ManagedPods {
-        /// Of a namespace and a name each.
+        /// Reads pods by namespace and name.
         #[must_use]
         pub fn new(pods: impl IntoIterator<Item = (String, String)>) -> Self {
             let mut filter = SeriesFilter::default();

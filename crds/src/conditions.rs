@@ -22,7 +22,7 @@ pub enum ConditionType {
 }
 
 impl ConditionType {
-    /// In the order of the status.
+    /// All types, in the order of the status.
     pub const ALL: [Self; 6] = [
         Self::Ready,
         Self::TargetResolved,
@@ -32,7 +32,7 @@ impl ConditionType {
         Self::NeedMet,
     ];
 
-    /// Its text in the API.
+    /// Text in the API.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -118,7 +118,7 @@ impl ConditionStatus {
     /// All statuses.
     pub const ALL: [Self; 3] = [Self::True, Self::False, Self::Unknown];
 
-    /// Its text in the API.
+    /// Text in the API.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -147,7 +147,7 @@ macro_rules! reasons {
             /// All reasons.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// Its text in the API.
+            /// Text in the API.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {

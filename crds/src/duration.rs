@@ -20,10 +20,10 @@ pub enum DurationError {
     /// A number has no unit or an unknown one.
     #[error("{0:?} has no valid unit; use ns, us, ms, s, m or h, such as \"60s\"")]
     NoUnit(String),
-    /// Below 0.
+    /// The duration is below 0.
     #[error("{0:?} is negative; use a duration of 0 or more")]
     Negative(String),
-    /// Above Go's maximum of about 292 years.
+    /// The duration is above Go's maximum of about 292 years.
     #[error("{0:?} is too long; use at most 2562047h")]
     TooLong(String),
 }
@@ -68,7 +68,7 @@ impl GoDuration {
         Self(Duration::from_secs(seconds))
     }
 
-    /// As the type of the standard library.
+    /// The duration as a type of the standard library.
     #[must_use]
     pub const fn get(self) -> Duration {
         self.0

@@ -108,7 +108,7 @@ pub struct FileHeader {
 pub struct WrongKind {
     /// `apiVersion` or `kind`.
     pub field: &'static str,
-    /// Its value, in quotes.
+    /// Value of the field, in quotes.
     pub found: String,
     /// Expected value.
     pub expected: String,

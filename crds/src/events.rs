@@ -18,6 +18,7 @@ const NOTE_BYTES: usize = 1000;
 /// Pod names can be longer.
 const REPORTER_BYTES: usize = 128;
 
+const CONFIG_MAP: ObjectKind<'_> = ObjectKind { api_version: "v1", kind: "ConfigMap" };
 /// Bytes of the object's name in an event name, whose limit is 253.
 const NAME_BYTES: usize = 200;
 
@@ -47,9 +48,9 @@ pub struct EventDraft<'a> {
     pub related: Option<ObjectReference>,
     /// Type `Warning`, else `Normal`.
     pub warning: bool,
-    /// Its action follows from it.
+    /// Reason of the event, from which the action follows.
     pub reason: EventReason,
-    /// Truncated to the limit of the API.
+    /// Text of the event, truncated to the limit of the API.
     pub note: &'a str,
     /// Reporting process.
     pub source: &'a EventSource,
@@ -57,11 +58,21 @@ pub struct EventDraft<'a> {
     pub at: Timestamp,
 }
 
+/// A kind of objects with the version of its API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectKind<'a> {
+    /// Group and version, such as `apps/v1`.
+    pub api_version: &'a str,
+    /// Name of the kind, such as `Deployment`.
+    pub kind: &'a str,
+}
+
 /// Makes a reference to the object of an event.
 #[must_use]
 pub fn object_reference(
-    (api_version, kind): (&str, &str),
-    (namespace, name): (&str, &str),
+    ObjectKind { api_version, kind }: ObjectKind<'_>,
+    namespace: &str,
+    name: &str,
     uid: Option<&str>,
 ) -> ObjectReference {
     ObjectReference {
@@ -110,14 +121,15 @@ pub fn set_name_from_digest(event: &mut Event, digest: u64) {
 /// admission, or ignored at run time.
 #[must_use]
 pub fn immutable_change(
-    (namespace, name): (&str, &str),
+    namespace: &str,
+    name: &str,
     uid: Option<&str>,
     note: &str,
     source: &EventSource,
     at: Timestamp,
 ) -> Event {
     build_event(&EventDraft {
-        regarding: object_reference(("v1", "ConfigMap"), (namespace, name), uid),
+        regarding: object_reference(CONFIG_MAP, namespace, name, uid),
         related: None,
         warning: true,
         reason: EventReason::ImmutableConfigChangeRejected,
@@ -137,8 +149,8 @@ mod tests {
 
     fn event_of(name: &str, note: &str, source: &EventSource) -> Event {
         build_event(&EventDraft {
-            regarding: object_reference(("v1", "Pod"), ("b", name), None),
-            related: Some(object_reference(("v1", "Node"), ("", "n"), None)),
+            regarding: object_reference(ObjectKind { api_version: "v1", kind: "Pod" }, "b", name, None),
+            related: Some(object_reference(ObjectKind { api_version: "v1", kind: "Node" }, "", "n", None)),
             warning: true,
             reason: EventReason::Stuck,
             note,

@@ -64,7 +64,7 @@ pub const LOCAL_SCALE_TO_ZERO_MAP_NAME: &str = "wva-model-scale-to-zero-config";
 pub const SERVICE_CLASSES_KEY: &str = "serviceClasses";
 /// Metric that HPAs and ScaledObjects follow.
 pub const DESIRED_REPLICAS_METRIC: &str = "wva_desired_replicas";
-/// Its name in llm-d WVA; also published unless `WVA_LEGACY_METRICS=false`.
+/// Name of [`DESIRED_REPLICAS_METRIC`] in llm-d WVA; also published unless `WVA_LEGACY_METRICS=false`.
 pub const LEGACY_DESIRED_REPLICAS_METRIC: &str = "inferno_desired_replicas";
 
 /// [`DESIRED_REPLICAS_METRIC`] or its legacy name.

@@ -13,13 +13,13 @@ pub struct PickerReports {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PickerReport {
-    /// Its namespace.
+    /// Namespace of the picker.
     pub namespace: String,
-    /// Its Service or labels, as in an [`crate::entries::EndpointPicker`].
+    /// Service or labels of the picker, as in an [`crate::entries::EndpointPicker`].
     pub picker: String,
-    /// Models for which it is read.
+    /// Models for which the picker is read.
     pub models: Vec<String>,
-    /// Its pods, by name.
+    /// Pods of the picker, by name.
     pub pods: Vec<PickerPodReport>,
 }
 
@@ -27,9 +27,9 @@ pub struct PickerReport {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PickerPodReport {
-    /// Its name.
+    /// Name of the pod.
     pub pod: String,
-    /// URL of its metrics.
+    /// URL of the pod's metrics.
     pub url: String,
     /// Seconds since the last answer.
     pub age_seconds: u64,

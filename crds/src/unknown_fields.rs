@@ -15,16 +15,16 @@ const MAX_PATH_CHARS: usize = 120;
 /// Paths of unknown fields. A field that several items of a list have is listed once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnknownFields {
-    /// In the order of the file, each of another field.
+    /// Paths in the order of the file, each of another field.
     paths: Vec<FieldPath>,
     has_others: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FieldPath {
-    /// Of the first item of each list, such as `models[0].variants[1].cots`.
+    /// Path in the first item of each list, such as `models[0].variants[1].cots`.
     first: String,
-    /// The same without the positions in lists.
+    /// Path without the positions in lists.
     field: String,
 }
 

@@ -15,6 +15,7 @@ use kube::ResourceExt;
 use kube::core::DynamicObject;
 use serde::Deserialize as _;
 use serde_json::Value;
+use wva_crds::events::ObjectKind;
 use wva_crds::names::is_desired_replicas;
 
 pub use self::annotations::Annotations;
@@ -40,12 +41,12 @@ pub enum AutoscalerKind {
 }
 
 impl AutoscalerKind {
-    /// API version and kind.
+    /// Kind of the objects, with the version of its API.
     #[must_use]
-    pub const fn api(self) -> (&'static str, &'static str) {
+    pub const fn api(self) -> ObjectKind<'static> {
         match self {
-            Self::Hpa => ("autoscaling/v2", "HorizontalPodAutoscaler"),
-            Self::ScaledObject => ("keda.sh/v1alpha1", "ScaledObject"),
+            Self::Hpa => ObjectKind { api_version: "autoscaling/v2", kind: "HorizontalPodAutoscaler" },
+            Self::ScaledObject => ObjectKind { api_version: "keda.sh/v1alpha1", kind: "ScaledObject" },
         }
     }
 }
@@ -78,7 +79,7 @@ pub struct Autoscaler {
     pub name: Box<str>,
     /// Bounds and tolerance.
     pub limits: Limits,
-    /// Its own kind and name.
+    /// Kind and name of the autoscaler itself.
     pub own_name: AutoscalerName,
     pub(crate) created: Option<Timestamp>,
     /// ScaledObject that created this HPA.
@@ -89,9 +90,9 @@ pub struct Autoscaler {
     /// Annotations of llm-d WVA v0.9.
     pub annotations: Option<Box<Annotations>>,
     pub(crate) state: AutoscalerState,
-    /// Since the condition `AbleToScale` of an HPA is False.
+    /// Time since which the condition `AbleToScale` of an HPA is False.
     pub(crate) unable_since: Option<Timestamp>,
-    /// When an HPA last set the replicas.
+    /// Time at which an HPA last set the replicas.
     pub(crate) last_scaled: Option<Timestamp>,
     /// Why an HPA takes a smaller step than its metrics ask for.
     pub(crate) pace: Option<Pace>,
@@ -211,7 +212,7 @@ impl Autoscaler {
     /// Reads an HPA or a ScaledObject as JSON. `None` if it is neither.
     #[must_use]
     pub fn from_object(object: &Value) -> Option<Self> {
-        if object["kind"] == AutoscalerKind::ScaledObject.api().1 {
+        if object["kind"] == AutoscalerKind::ScaledObject.api().kind {
             return DynamicObject::deserialize(object).ok().map(|object| Self::from_scaled_object(&object));
         }
         HorizontalPodAutoscaler::deserialize(object).ok().map(|hpa| Self::from_hpa(&hpa))

@@ -5,8 +5,8 @@ use crate::shell_words::{parse_vllm_integer, split_shell_words};
 
 /// Word for the release of vLLM, such as `VLLM_RELEASE=0.32`, as the tag of its image shows it.
 pub(crate) const ENGINE_RELEASE: &str = "VLLM_RELEASE=";
-/// From this release on, the defaults are higher on large GPUs.
-const LARGE_BATCHES: (u32, u32) = (0, 32);
+/// Release from which on the defaults are higher on large GPUs.
+const LARGE_BATCHES: Release = Release { major: 0, minor: 32 };
 /// Flag for a file with more arguments, which only the server reads.
 const CONFIG_FILE: &str = "--config";
 
@@ -27,7 +27,7 @@ pub struct EngineArgs {
     /// The release is [`LARGE_BATCHES`] or later.
     has_large_batches: bool,
     defaults: Defaults,
-    /// Of `--config`. Its arguments are unknown.
+    /// The server has `--config`, whose arguments are unknown.
     has_config_file: bool,
     // No formula uses the following; they decide whether two variants are compatible.
     gpu_memory_utilization: f64,
@@ -46,10 +46,11 @@ struct Defaults {
 }
 
 impl Defaults {
-    /// On hardware of unknown memory.
+    /// Defaults on hardware of unknown memory.
     const UNKNOWN: Self = Self { seqs: 256.0, batched_tokens: 8192.0 };
 
-    /// By the memory of a GPU, as vLLM does. It takes an A100 of 80 GB for a small card, as one of 40 GB is.
+    /// Defaults by the memory of a GPU, as vLLM sets them. vLLM takes an A100 of 80 GB for a small card, as one of 40
+    /// GB is.
     fn on(accelerator: &str, has_large_batches: bool) -> Self {
         let Some(gib) = gpu_memory(accelerator) else { return Self::UNKNOWN };
         match gib {
@@ -110,7 +111,8 @@ impl EngineArgs {
             if let Some(value) = word.strip_prefix("VLLM_USE_V1=") {
                 engine.v1 = value != "0";
             } else if let Some(release) = word.strip_prefix(ENGINE_RELEASE) {
-                engine.has_large_batches = is_since(release, LARGE_BATCHES);
+                engine.has_large_batches =
+                    Release::parse(release).is_some_and(|release| release >= LARGE_BATCHES);
             } else if let Some(flag) = word.strip_prefix("--").or_else(|| word.strip_prefix('-')) {
                 let (name, value) = match flag.split_once('=') {
                     Some((name, value)) => (name, Some(value)),
@@ -179,7 +181,7 @@ impl EngineArgs {
             switch("VLLM_USE_V1=0", !self.v1),
             switch(CONFIG_FILE, self.has_config_file),
             self.has_large_batches
-                .then(|| format!("{ENGINE_RELEASE}{}.{}", LARGE_BATCHES.0, LARGE_BATCHES.1)),
+                .then(|| format!("{ENGINE_RELEASE}{}.{}", LARGE_BATCHES.major, LARGE_BATCHES.minor)),
         ]
         .into_iter()
         .flatten()
@@ -215,13 +217,19 @@ impl EngineArgs {
     }
 }
 
-/// Whether `release`, such as `0.32`, is this one or later.
-fn is_since(release: &str, since: (u32, u32)) -> bool {
-    let parse = |release: &str| {
-        let (major, minor) = release.split_once('.')?;
-        Some((major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?))
-    };
-    parse(release).is_some_and(|release| release >= since)
+/// Release of vLLM. The order of the fields is that of releases.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Release {
+    major: u32,
+    minor: u32,
+}
+
+impl Release {
+    /// Parses a release such as `0.32`.
+    fn parse(text: &str) -> Option<Self> {
+        let (major, minor) = text.split_once('.')?;
+        Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
+    }
 }
 
 #[cfg(test)]

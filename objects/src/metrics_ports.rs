@@ -12,9 +12,9 @@ pub const METRICS_PORT_NAMES: [&str; 2] = ["metrics", "http-metrics"];
 /// Port of a metrics page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetricsPort {
-    /// Its number.
+    /// Port number.
     pub number: u16,
-    /// It serves HTTPS.
+    /// The port serves HTTPS.
     pub tls: bool,
 }
 

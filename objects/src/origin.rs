@@ -14,7 +14,7 @@ pub const MANAGED_BY: &str = "wva";
 pub struct Origin {
     /// The autoscaler.
     pub autoscaler: AutoscalerName,
-    /// Its UID.
+    /// UID of the autoscaler.
     pub uid: Box<str>,
 }
 

@@ -27,9 +27,9 @@ pub struct Orphan {
 /// Sign that no controller manages a variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrphanEvidence {
-    /// It has no status.
+    /// The variant has no status.
     NoStatus,
-    /// Its target was last confirmed at this time.
+    /// The target of the variant was last confirmed at this time.
     NotConfirmed(Timestamp),
     /// The status has no target, was last changed at this time, and is out of date.
     Outdated(Timestamp),
@@ -75,11 +75,11 @@ pub struct OrphanFacts<'a> {
     pub is_terminating: bool,
     /// Time of its creation.
     pub created: Option<Timestamp>,
-    /// Generation of its spec.
+    /// Generation of the variant's spec.
     pub generation: Option<i64>,
-    /// Traces of its controller.
+    /// Traces of the variant's controller.
     pub status: StatusTrace,
-    /// Its workload exists, although the status says that it does not.
+    /// The workload exists, although the status says that it does not.
     pub workload_appeared: bool,
 }
 

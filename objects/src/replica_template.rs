@@ -32,9 +32,9 @@ pub struct ReplicaTemplate {
 /// Workers of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workers {
-    /// Each of them.
+    /// Spec of each worker.
     pub pod: PodSpec,
-    /// Their number.
+    /// Number of workers.
     pub count: u64,
 }
 
@@ -46,7 +46,7 @@ impl ReplicaTemplate {
     pub fn from_workload(workload: &Value) -> Result<Self, TemplateError> {
         match workload.pointer("/spec/leaderWorkerTemplate") {
             Some(group) => Self::from_group(group),
-            None => Self::from_pods(workload.pointer("/spec/template"), None),
+            None => Self::from_pods(workload.pointer("/spec/template"), None, 0),
         }
     }
 
@@ -55,18 +55,19 @@ impl ReplicaTemplate {
         let template = |name: &str| group.get(name).filter(|template| !template.is_null());
         let worker = template("workerTemplate");
         let count = group.get("size").and_then(Value::as_u64).unwrap_or(1).saturating_sub(1);
-        Self::from_pods(template("leaderTemplate").or(worker), worker.filter(|_| count > 0).zip(Some(count)))
+        Self::from_pods(template("leaderTemplate").or(worker), worker, count)
     }
 
-    fn from_pods(leader: Option<&Value>, worker: Option<(&Value, u64)>) -> Result<Self, TemplateError> {
+    /// `count`: number of workers.
+    fn from_pods(leader: Option<&Value>, worker: Option<&Value>, count: u64) -> Result<Self, TemplateError> {
         let read = |template: &Value| {
             let PodTemplateSpec { metadata, spec } = PodTemplateSpec::deserialize(template)?;
             let labels = metadata.and_then(|meta| meta.labels).unwrap_or_default();
             Ok::<_, TemplateError>((labels, spec.ok_or(TemplateError::Missing)?))
         };
         let (labels, leader) = read(leader.ok_or(TemplateError::Missing)?)?;
-        let workers = match worker {
-            Some((template, count)) => Some(Workers { pod: read(template)?.1, count }),
+        let workers = match worker.filter(|_| count > 0) {
+            Some(template) => Some(Workers { pod: read(template)?.1, count }),
             None => None,
         };
         Ok(Self { leader, labels, workers })

@@ -92,7 +92,7 @@ pub struct ServerMetric {
 }
 
 impl ServerKind {
-    /// Its row of the table.
+    /// Row of the server in the table.
     #[must_use]
     pub fn row(self) -> &'static ModelServer {
         // The table has a row for each kind: a test compares them.
@@ -146,7 +146,7 @@ impl ServerMetric {
     }
 }
 
-/// As a selector of PromQL.
+/// Writes the metric as a selector of PromQL.
 impl fmt::Display for ServerMetric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.label {

@@ -22,7 +22,7 @@ use crate::series::SeriesLabels;
 /// Availability of the API `external.metrics.k8s.io/v1beta1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MetricsApi {
-    /// Not queried yet, or the answer says neither.
+    /// The API was not queried yet, or the answer says neither.
     #[default]
     Unknown,
     /// A server answers.
@@ -67,7 +67,7 @@ pub struct SignalFacts<'a> {
 /// Judgement on one variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignalVerdict {
-    /// It received the target and may act.
+    /// The autoscaler received the target and may act.
     Followed {
         /// The autoscaler.
         name: AutoscalerName,
@@ -98,7 +98,7 @@ pub enum FollowNote {
     Stabilized,
     /// The scaling policies of the HPA limit the step.
     Limited,
-    /// It takes no step down, and the target asks for none.
+    /// The autoscaler takes no step down, and the target asks for none.
     NoStepDown(PauseSource),
 }
 
@@ -206,7 +206,7 @@ fn judge_autoscaler(
     judge_step(facts, one, part, Some(reader))
 }
 
-/// Of an autoscaler that receives the target: whether it carries it out.
+/// Judges whether an autoscaler that receives the target carries it out.
 fn judge_step(
     facts: &SignalFacts<'_>,
     one: &Autoscaler,

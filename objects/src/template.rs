@@ -35,7 +35,7 @@ pub struct Template {
 /// A ResourceClaimTemplate that a template names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateClaim {
-    /// Its name.
+    /// Name of the ResourceClaimTemplate.
     pub template: Box<str>,
     /// Claims of one replica.
     pub count: u32,
@@ -109,7 +109,7 @@ pub(crate) fn server_containers(containers: &[Container]) -> impl Iterator<Item 
     containers.iter().filter(|c| words(c).any(names_server))
 }
 
-/// By its command line, else by its image.
+/// Server of a container by its command line, else by its image.
 pub(crate) fn server_kind(container: &Container) -> ServerKind {
     words(container).chain(container.image.as_deref()).find_map(ServerKind::named_in).unwrap_or_default()
 }
@@ -137,13 +137,13 @@ fn names_server(text: &str) -> bool {
     ServerKind::named_in(text).is_some()
 }
 
-/// It may request no GPUs: emulations and CPU builds do not.
+/// Whether a container may serve a model. It need not request GPUs: emulations and CPU builds do not.
 fn may_serve(container: &Container) -> bool {
     let model = |word: &str| word.starts_with("--model") || word.starts_with("--served-model-name");
     words(container).chain(container.image.as_deref()).any(names_server) || command_line(container).any(model)
 }
 
-/// From the first [`MAX_ARGUMENT_BYTES`] of whole words.
+/// Arguments of a container, from the first [`MAX_ARGUMENT_BYTES`] of whole words.
 fn arguments(container: &Container) -> Option<Box<str>> {
     let switch = container.env.iter().flatten().find(|e| e.name == ENGINE_SWITCH);
     let switch = switch.and_then(|e| e.value.as_ref()).map(|value| format!("{ENGINE_SWITCH}={value}"));
@@ -168,7 +168,7 @@ fn vllm_release(image: &str) -> Option<String> {
     image.starts_with("vllm-openai").then_some(release)
 }
 
-/// By node selector, else by required node affinity.
+/// Card that the node selector requires, else the required node affinity.
 fn required_card(pod: &PodSpec) -> Option<String> {
     let NodeRequirements { selector, alternatives } = NodeRequirements::new(pod);
     derive_accelerator(&[selector]).or_else(|| derive_accelerator(&alternatives))
@@ -177,9 +177,9 @@ fn required_card(pod: &PodSpec) -> Option<String> {
 /// Node labels that a pod requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRequirements<'a> {
-    /// By its node selector.
+    /// Requirements of the node selector.
     pub selector: Vec<NodeRequirement<'a>>,
-    /// By its required node affinity, of which one holds.
+    /// Alternatives of the required node affinity, of which one holds.
     pub alternatives: Vec<Vec<NodeRequirement<'a>>>,
 }
 

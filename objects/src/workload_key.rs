@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::{ApiResource, GroupVersionKind};
 use wva_crds::ScaleTargetRef;
-use wva_crds::events::object_reference;
+use wva_crds::events::{ObjectKind, object_reference};
 
 use crate::target::Target;
 
@@ -49,11 +49,13 @@ impl WorkloadKey {
     #[must_use]
     pub fn reference(&self) -> Option<ObjectReference> {
         let kind = match self.kind.as_str() {
-            kind @ ("Deployment" | "StatefulSet") => ("apps/v1", kind),
-            LEADER_WORKER_SET => ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
+            kind @ ("Deployment" | "StatefulSet") => ObjectKind { api_version: "apps/v1", kind },
+            LEADER_WORKER_SET => {
+                ObjectKind { api_version: "leaderworkerset.x-k8s.io/v1", kind: "LeaderWorkerSet" }
+            }
             _ => return None,
         };
-        Some(object_reference(kind, (&self.namespace, &self.name), None))
+        Some(object_reference(kind, &self.namespace, &self.name, None))
     }
 }
 

@@ -82,7 +82,7 @@ pub enum AuthError {
     /// No valid credentials: HTTP 401.
     #[error("Unauthorized: send a bearer token, or use the API server's aggregation layer")]
     Unauthenticated,
-    /// Not allowed: HTTP 403.
+    /// The user may not do it: HTTP 403.
     #[error("user {user:?} may not {action}: {reason}")]
     Forbidden {
         /// User name.
@@ -122,11 +122,11 @@ pub struct DelegatedAuth {
     client: kube::Client,
     request_header: ArcSwapOption<RequestHeader>,
     tokens: Cache<String, User>,
-    /// Separate from `tokens`: invented ones must not evict valid ones.
+    /// Rejected tokens, separate from `tokens`: invented ones must not evict valid ones.
     rejected_tokens: Cache<String, ()>,
     decisions: Cache<(User, Action), Result<(), String>>,
     reviewer: Reviewer,
-    /// By client: one that invents tokens must not lock out the others.
+    /// Buckets by client: one that invents tokens must not lock out the others.
     unknown_tokens: TokenBuckets<Option<IpAddr>>,
 }
 
@@ -137,7 +137,7 @@ impl DelegatedAuth {
         Self::with_cache_lifetime(client, CACHE_LIFETIME)
     }
 
-    /// For tests.
+    /// Creates it with another lifetime of cached answers, for tests.
     #[must_use]
     pub fn with_cache_lifetime(client: kube::Client, lifetime: Duration) -> Self {
         Self {

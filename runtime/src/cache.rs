@@ -87,12 +87,12 @@ impl<V, I> Entries<V, I> {
 
 impl<V, I: Ord> Entries<V, I> {
     /// Returns the previous value. `None` removes the object.
-    fn set(&mut self, (namespace, name): (&str, &str), entry: Option<(V, Vec<I>)>) -> Option<V> {
+    fn set(&mut self, namespace: &str, name: &str, entry: Option<Indexed<V, I>>) -> Option<V> {
         if entry.is_some() && !self.0.contains_key(namespace) {
             self.0.insert(namespace.into(), Objects::default());
         }
         let objects = self.0.get_mut(namespace)?;
-        let Some((value, keys)) = entry else {
+        let Some(Indexed { value, keys }) = entry else {
             objects.index(name, Vec::new());
             let before = objects.values.remove(name);
             if objects.values.is_empty() {
@@ -203,8 +203,17 @@ pub struct Projection<K, V> {
     pub is_same: Option<fn(&V, &V) -> bool>,
 }
 
-/// `None` leaves the object out.
-type ReadEntry<K, V, I> = Box<dyn Fn(&K) -> Option<(V, Vec<I>)> + Send + Sync>;
+/// Value of an object, and the keys that find it.
+#[derive(Debug)]
+pub struct Indexed<V, I> {
+    /// Cached value.
+    pub value: V,
+    /// Keys of the index.
+    pub keys: Vec<I>,
+}
+
+/// Reads an object. `None` leaves the object out.
+type ReadEntry<K, V, I> = Box<dyn Fn(&K) -> Option<Indexed<V, I>> + Send + Sync>;
 
 /// Write side: applies the events in order.
 pub struct Writer<K, V, I = Infallible> {
@@ -219,14 +228,17 @@ impl<K: Resource + 'static, V: 'static> Writer<K, V> {
     /// Cache without an index.
     #[must_use]
     pub fn new(Projection { read, is_same }: Projection<K, V>) -> Self {
-        Self { is_same, ..Self::indexed(move |object| Some((read(object), Vec::new()))) }
+        Self {
+            is_same,
+            ..Self::indexed(move |object| Some(Indexed { value: read(object), keys: Vec::new() }))
+        }
     }
 }
 
 impl<K: Resource, V, I: Ord> Writer<K, V, I> {
     /// Cache with an index. `read` makes value and keys.
     #[must_use]
-    pub fn indexed(read: impl Fn(&K) -> Option<(V, Vec<I>)> + Send + Sync + 'static) -> Self {
+    pub fn indexed(read: impl Fn(&K) -> Option<Indexed<V, I>> + Send + Sync + 'static) -> Self {
         Self { cache: Cache(Arc::default()), read: Box::new(read), is_same: None, listed: Entries::default() }
     }
 
@@ -246,7 +258,8 @@ impl<K: Resource, V, I: Ord> Writer<K, V, I> {
                 false
             }
             Event::InitApply(object) => {
-                self.listed.set(id(object), (self.read)(object));
+                let (namespace, name) = id(object);
+                self.listed.set(namespace, name, (self.read)(object));
                 false
             }
             Event::InitDone => {
@@ -258,9 +271,9 @@ impl<K: Resource, V, I: Ord> Writer<K, V, I> {
     }
 
     /// Returns whether a cycle is needed.
-    fn set(&self, object: &K, entry: Option<(V, Vec<I>)>) -> bool {
+    fn set(&self, object: &K, entry: Option<Indexed<V, I>>) -> bool {
         let (namespace, name) = id(object);
-        let before = self.write(|entries| entries.set((namespace, name), entry));
+        let before = self.write(|entries| entries.set(namespace, name, entry));
         let Some(is_same) = self.is_same else { return false };
         match (before, self.cache.entries().get(namespace, name)) {
             (Some(before), Some(now)) => !is_same(&before, now),

@@ -78,7 +78,8 @@ impl KubeOptions {
     }
 }
 
-/// Like [`client`], for a command line, with the URL of the API server, which can contain a password.
+/// Creates a client like [`client`], for a command line. Returns the URL of the API server too, which can contain a
+/// password.
 ///
 /// # Errors
 /// As [`client`], or the chosen kubeconfig or context is not usable.
@@ -91,7 +92,7 @@ pub async fn client_with_url(
     Ok((new_client(config, Some(limit))?, url))
 }
 
-/// Like [`client`], without automatic retries.
+/// Creates a client like [`client`], without automatic retries.
 ///
 /// # Errors
 /// As [`client`].

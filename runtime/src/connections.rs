@@ -96,7 +96,7 @@ struct Table {
 #[derive(Debug)]
 struct Connection {
     evicted: CancellationToken,
-    /// When it was accepted or, once kept, last used.
+    /// Time at which the connection was accepted or, once kept, last used.
     used: Instant,
 }
 
@@ -116,8 +116,8 @@ impl Slots {
         Self { served, max_unproven, max_kept, table: Mutex::default(), released: Notify::new() }
     }
 
-    /// If no slot is free, waits until the oldest unproven connection has had its [`MIN_LIFETIME`], then takes its
-    /// slot.
+    /// Takes a slot. If none is free, it waits until the oldest unproven connection has had its [`MIN_LIFETIME`], then
+    /// takes the slot of that one.
     async fn take(self: &Arc<Self>) -> ConnectionSlot {
         while let Some(oldest) = self.oldest_if_full() {
             if timeout_at(oldest + MIN_LIFETIME, self.released.notified()).await.is_err() {
@@ -148,7 +148,7 @@ impl Slots {
 }
 
 impl Table {
-    /// If unused for [`RECENT_USE`] or longer.
+    /// Kept connection that was last used before all others, if that was [`RECENT_USE`] ago or longer.
     fn least_recently_used(&self) -> Option<u64> {
         let now = Instant::now();
         let idle = self.kept.iter().filter(|(_, kept)| now.duration_since(kept.used) >= RECENT_USE);
@@ -176,7 +176,7 @@ impl ConnectionSlot {
         true
     }
 
-    /// If all kept slots are in use, it stays unproven until the next call.
+    /// Moves the connection to the kept slots. If all of these are in use, it stays unproven until the next call.
     pub(crate) fn keep(&self) {
         if self.record_use() {
             return;

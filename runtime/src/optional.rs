@@ -33,7 +33,7 @@ pub enum Availability {
     Watched,
     /// The cluster does not have the kind.
     NotInstalled,
-    /// Not allowed to list and watch.
+    /// The controller may not list and watch the kind.
     Forbidden,
 }
 

@@ -115,7 +115,7 @@ pub enum QueryError {
         /// The first line of the answer, shortened.
         message: String,
     },
-    /// Not an answer to an instant query.
+    /// The text is not an answer to an instant query.
     #[error("cannot read the answer of Prometheus at {url}: {problem}")]
     Unreadable {
         /// The base URL.
@@ -217,7 +217,7 @@ impl Prometheus {
         self.result_into(session, &Query::now(expression), sink).await
     }
 
-    /// Like [`Self::query`], at the time of the query.
+    /// Runs a query like [`Self::query`], at the time of the query.
     ///
     /// # Errors
     /// [`QueryError`], within the timeout.
@@ -226,8 +226,8 @@ impl Prometheus {
         Ok(self.result_into(&session, query, Vec::new).await?.0)
     }
 
-    /// Like [`Self::query_into`], for an answer with samples over time: of a range query, or of an instant query for the
-    /// samples of a range (`up[1h]`).
+    /// Runs a query like [`Self::query_into`], for an answer with samples over time: of a range query, or of an instant
+    /// query for the samples of a range (`up[1h]`).
     ///
     /// # Errors
     /// [`QueryError`], within the timeout.
@@ -387,7 +387,7 @@ fn retry_pause() -> Duration {
     SHORTEST_PAUSE + PAUSE_JITTER.mul_f64(f64::from(random) / 65536.0)
 }
 
-/// At most 200 bytes, for logs and statuses.
+/// First line of the body, at most 200 bytes, for logs and statuses.
 fn first_line(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(200)]);
     text.lines().next().unwrap_or_default().to_owned()

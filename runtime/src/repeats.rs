@@ -70,7 +70,7 @@ impl<K> Default for RepeatCounters<K> {
 }
 
 impl<K: Ord + Clone> RepeatCounters<K> {
-    /// Like [`RepeatCounter::record`], for one condition.
+    /// Records like [`RepeatCounter::record`], for one condition.
     pub fn record(&mut self, key: &K, is_present: bool, now: Instant) -> Option<RepeatStage> {
         if !is_present {
             return self.0.remove(key).and_then(|mut counter| counter.record(false, now));

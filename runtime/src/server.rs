@@ -173,8 +173,8 @@ pub async fn serve(
         async move {
             let address = stream.peer_addr().ok().map(|address| address.ip());
             let Some(tls) = tls else {
-                let peer = Peer::default().at(address);
-                return serve_connection(stream, (peer, slot), app, limits, false, signals).await;
+                let connection = Connection { peer: Peer::default().at(address), slot: Arc::new(slot) };
+                return serve_connection(stream, connection, app, limits, false, signals).await;
             };
             let handshake = timeout(limits.handshake, tls.accept(stream));
             let Some(handshake) = signals.shutdown.run_until_cancelled(handshake).await else { return };
@@ -183,7 +183,8 @@ pub async fn serve(
                     let session = stream.get_ref().1;
                     let peer = Peer::new(session.peer_certificates()).at(address);
                     let http2 = session.alpn_protocol() == Some(b"h2");
-                    serve_connection(stream, (peer, slot), app, limits, http2, signals).await;
+                    let connection = Connection { peer, slot: Arc::new(slot) };
+                    serve_connection(stream, connection, app, limits, http2, signals).await;
                 }
                 Err(error) => faults.log(&error, limits.served),
             }
@@ -195,13 +196,12 @@ pub async fn serve(
 
 async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
-    (peer, slot): (Peer, ConnectionSlot),
+    connection: Connection,
     app: Router,
     limits: Limits,
     http2: bool,
     signals: ShutdownSignals,
 ) {
-    let connection = Connection { peer, slot: Arc::new(slot) };
     let service = TowerToHyperService::new(Extension(connection).layer(app));
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(limits.head_bytes);
@@ -251,7 +251,7 @@ async fn track_request(
 mod tests {
     use super::*;
 
-    /// As on a node that was started with `ipv6.disable=1`.
+    /// Listens as on a node that was started with `ipv6.disable=1`.
     fn without_ipv6(address: SocketAddr) -> io::Result<TcpListener> {
         const NO_ADDRESS_FAMILY: i32 = 97;
         if address.is_ipv6() { Err(io::Error::from_raw_os_error(NO_ADDRESS_FAMILY)) } else { listen(address) }

@@ -20,9 +20,9 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 pub enum Trust {
     /// Every certificate.
     Any,
-    /// Those of these CAs, and these certificates themselves.
+    /// Certificates of these CAs, and these certificates themselves.
     Only(Vec<CertificateDer<'static>>),
-    /// The same, and those of the system's CAs.
+    /// Certificates of these CAs, these certificates themselves, and those of the system's CAs.
     WithSystem(Vec<CertificateDer<'static>>),
 }
 

@@ -28,7 +28,7 @@ pub struct WatchScope<'a> {
     pub client: Client,
     /// Namespace to watch; `None` for all.
     pub namespace: Option<String>,
-    /// When a change needs a cycle (see [`Projection::is_same`]).
+    /// Notified when a change needs a cycle (see [`Projection::is_same`]).
     pub changed: Arc<Notify>,
     /// Ends the watches.
     pub shutdown: CancellationToken,

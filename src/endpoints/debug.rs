@@ -95,7 +95,7 @@ fn json_response(kind: FileKind, content: impl Serialize) -> Response {
     }
 }
 
-/// Same JSON as `wva decide -o json`. Variants without a decision appear only in the text format.
+/// Writes the same JSON as `wva decide -o json`. Variants without a decision appear only in the text format.
 #[derive(Serialize)]
 struct Explanation<'a> {
     decisions: Vec<&'a Decision>,

@@ -11,7 +11,7 @@ use crate::telemetry;
 
 pub(super) struct ServingCerts {
     serving: Option<Certs>,
-    /// If it has its own files.
+    /// Certificates of the metrics endpoint, if it has its own files.
     metrics: Option<Certs>,
 }
 

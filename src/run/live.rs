@@ -97,7 +97,7 @@ impl ConfigChangeLogger {
             "Ignored a change of {keys}: these settings take effect only after a restart of the controller"
         );
         let uid = update.uid.as_deref();
-        let event = immutable_change((namespace, name), uid, &note, &self.source, Timestamp::now());
+        let event = immutable_change(namespace, name, uid, &note, &self.source, Timestamp::now());
         // Replicas that see the same version of the map queue the same event.
         let [uid, version] = [&update.uid, &update.version].map(|text| text.as_deref().unwrap_or_default());
         self.leader_events.add(event, &[uid, version, &changes]);

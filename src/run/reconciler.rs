@@ -20,6 +20,17 @@ use super::{ControllerWatches, Process, run_to_end, run_until};
 use crate::endpoints;
 use crate::settings::Controller;
 
+/// Parts of the actuation that outlive a term.
+#[derive(Clone)]
+struct Actuation {
+    servers: ModelServers,
+    max_concurrent_steps: usize,
+    refusals: watch::Sender<Arc<Refusals>>,
+    status_targets: watch::Receiver<StatusTargets>,
+    watches: Watches,
+    ownership: Ownership,
+}
+
 impl Process {
     /// Returns the counter of configuration reloads.
     pub(super) fn start_controller(
@@ -48,7 +59,7 @@ impl Process {
         self.serve_debug(controller.debug_address, reader.clone(), pickers.clone())?;
         let (refusals, refused) = watch::channel(Arc::default());
         let metrics_api = self.spawn_metrics_api_watch();
-        let marking = (watched.facts.watches.clone(), ownership.clone());
+        let (watches, own) = (watched.facts.watches.clone(), ownership.clone());
         let sources = Sources {
             watches: watched.facts.watches,
             maps: watched.facts.maps,
@@ -70,9 +81,20 @@ impl Process {
             published,
         });
         let (status_targets, targets) = watch::channel(StatusTargets::new());
-        self.spawn_annotation_sync(controller, &reader, &marking);
-        let servers = (ModelServers::new(budget)?, controller.zero.max_concurrent_steps);
-        self.spawn_actuator(servers, &reader, (&refusals, &targets), marking);
+        self.spawn_annotation_sync(controller, &reader, &watches, &own);
+        let servers = ModelServers::new(budget)?;
+        let max_concurrent_steps = controller.zero.max_concurrent_steps;
+        self.spawn_actuator(
+            Actuation {
+                servers,
+                max_concurrent_steps,
+                refusals,
+                status_targets: targets,
+                watches,
+                ownership: own,
+            },
+            &reader,
+        );
         self.spawn_status_and_events(&reader, &ownership_view, &status_targets);
         self.report_service_monitor_deletions();
         if let Some(address) = controller.external_metrics_address {
@@ -81,7 +103,7 @@ impl Process {
         Ok(reloads)
     }
 
-    /// While this replica leads.
+    /// Exports the series of variants while this replica leads.
     fn export_series(
         &mut self,
         reader: &Reader,
@@ -135,26 +157,19 @@ impl Process {
         });
     }
 
-    fn spawn_actuator(
-        &mut self,
-        (servers, max_concurrent_steps): (ModelServers, usize),
-        reader: &Reader,
-        (refusals, status_targets): (&watch::Sender<Arc<Refusals>>, &watch::Receiver<StatusTargets>),
-        marking: (Watches, Ownership),
-    ) {
-        let (client, targets, published) =
-            (self.clients.fenced.clone(), status_targets.clone(), reader.clone());
+    fn spawn_actuator(&mut self, actuation: Actuation, reader: &Reader) {
+        let (client, published) = (self.clients.fenced.clone(), reader.clone());
         let (changed, source) = (self.caches.changed.clone(), self.settings.event_source());
-        let refusals = refusals.clone();
         self.spawn_leading("actuation", move |ended| {
+            let (client, changed) = (client.clone(), changed.clone());
+            let Actuation { servers, max_concurrent_steps, refusals, status_targets, watches, ownership } =
+                actuation.clone();
             let actuator = Actuator::new(client.clone(), servers.clone(), max_concurrent_steps);
             let reporter = EventReporter::new(client.clone(), source.clone());
-            let (changed, refusals) = (changed.clone(), refusals.clone());
-            let costs =
-                DeletionCosts::new(client.clone(), servers.clone(), marking.clone(), reporter.clone());
+            let costs = DeletionCosts::new(client, servers, watches, ownership, reporter.clone());
             let costs = Arc::new(costs);
-            let actuator = (actuator, costs.clone());
-            let executor = ScaleExecutor::new(actuator, targets.clone(), changed, refusals, reporter);
+            let executor =
+                ScaleExecutor::new(actuator, costs.clone(), status_targets, changed, refusals, reporter);
             let published = published.clone();
             run_until(ended, async move {
                 tokio::join!(executor.run(published.clone()), costs.run(published));
@@ -166,16 +181,18 @@ impl Process {
         &mut self,
         controller: &Controller,
         reader: &Reader,
-        seen: &(Watches, Ownership),
+        watches: &Watches,
+        ownership: &Ownership,
     ) {
         if !controller.annotations {
             return;
         }
-        let (client, seen, published) = (self.clients.fenced.clone(), seen.clone(), reader.clone());
+        let (client, published) = (self.clients.fenced.clone(), reader.clone());
+        let (watches, ownership) = (watches.clone(), ownership.clone());
         let source = self.settings.event_source();
         self.spawn_leading("variants of annotated autoscalers", move |ended| {
             let reporter = EventReporter::new(client.clone(), source.clone());
-            let sync = AnnotationSync::new(client.clone(), seen.clone(), reporter);
+            let sync = AnnotationSync::new(client.clone(), watches.clone(), ownership.clone(), reporter);
             let published = published.clone();
             run_until(ended, async move { sync.run(published).await })
         });
@@ -194,7 +211,7 @@ impl Process {
         }
     }
 
-    /// Their state is new in each term: other replicas may have written since.
+    /// Starts the writers of status and events. Their state is new in each term: other replicas may have written since.
     fn spawn_status_and_events(
         &mut self,
         reader: &Reader,

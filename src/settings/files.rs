@@ -21,7 +21,7 @@ const MAX_FILE_BYTES: u64 = 2 << 20;
 pub(crate) enum Retry {
     /// One attempt.
     Never,
-    /// Until the API server answers. A restart would not help, and would add load to a server that starts.
+    /// Attempts until the API server answers. A restart would not help, and would add load to a server that starts.
     UntilAnswered,
 }
 
@@ -83,7 +83,7 @@ impl MainMap {
         let object = serde_json::to_value(map).unwrap_or_default();
         let metadata = &map.metadata;
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
-        let verdict = validate_map(&MapFacts::new(&object, namespace, (MapRole::Main, MapScope::Global)));
+        let verdict = validate_map(&MapFacts::new(&object, namespace, MapRole::Main, MapScope::Global));
         // Invalid values are reported elsewhere.
         let is_reported = |code: &str| ["WVA-CM-003", "WVA-CM-008"].contains(&code);
         let reported =

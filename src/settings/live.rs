@@ -15,10 +15,10 @@ use super::sources::{Sources, nested_error};
 pub(crate) struct LiveSettings {
     sources: Sources,
     map: MainMap,
-    /// If `config.yaml` is not valid, with its last valid keys.
+    /// Keys of the map. If `config.yaml` is not valid, with its last valid keys.
     text: MapText,
     current: RawSettings,
-    /// Reported, by key.
+    /// Changes that were reported, by key.
     pending_restart: BTreeMap<&'static str, SettingChange>,
     /// Reported.
     invalid: Vec<InvalidSetting>,

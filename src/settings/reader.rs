@@ -12,8 +12,8 @@ use wva_runtime::prometheus::{ClientIdentity, PrometheusConfig};
 use super::choices::{CertMode, choice};
 use super::raw::{InvalidSetting, RawSettings, Source};
 use super::{
-    CertificateFiles, Certificates, Controller, Endpoints, Given, Identity, Log, Settings, WatchedMaps,
-    Webhook, ZeroScaling,
+    CertificateFiles, Certificates, Controller, Endpoints, Identity, Log, Settings, SettingsInput,
+    WatchedMaps, Webhook, ZeroScaling,
 };
 
 pub(super) struct SettingsReader<'a> {
@@ -34,7 +34,7 @@ impl SettingsReader<'_> {
             rest_timeout: self.get(keys::REST_CLIENT_TIMEOUT),
             log: self.log(),
             maps: self.maps(),
-            given: Given { values: self.raw.clone(), warnings: self.warnings() },
+            given: SettingsInput { values: self.raw.clone(), warnings: self.warnings() },
         }
     }
 
@@ -101,7 +101,7 @@ impl SettingsReader<'_> {
         }
     }
 
-    /// If a directory is set.
+    /// Files of a certificate, if a directory is set.
     fn files(&self, [folder, certificate, key]: [Key<String>; 3]) -> Option<CertificateFiles> {
         let folder = self.optional(folder)?;
         Some(CertificateFiles { folder, certificate: self.get(certificate), key: self.get(key) })
@@ -334,7 +334,7 @@ fn host_name() -> Option<String> {
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
-/// In the form of the old name: a flag for a flag.
+/// Current name, in the form of the old one: a flag for a flag.
 fn current_name(old: Source, setting: &Setting) -> String {
     match (old, setting.flag) {
         (Source::Flag(_), Some(flag)) => format!("--{flag}"),

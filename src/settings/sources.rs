@@ -84,7 +84,7 @@ impl Sources {
         SettingsReader { raw: &raw, invalid }.log()
     }
 
-    /// Where `/healthz` and `/readyz` are served until all sources are read. Invalid values count as not set.
+    /// Address of `/healthz` and `/readyz` until all sources are read. Invalid values count as not set.
     pub(crate) fn first_health_address(&self) -> Option<SocketAddr> {
         let (raw, invalid) = RawSettings::read(self, &MapText::default());
         SettingsReader { raw: &raw, invalid }.health_address()

@@ -1,5 +1,5 @@
-//! Layout of the code, as in `docs/development/architecture.md`: allowed imports between folders of the controller, and
-//! no import cycle of more than three files in any crate.
+//! Layout of the code, as in `docs/development/architecture.md`: allowed imports between folders of the controller, no
+//! import cycle of more than three files in any crate, and no tuple as a parameter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,6 +14,9 @@ const CRATES: [&str; 14] = [
 ];
 /// Maximum number of files in an import cycle.
 const MAX_CYCLE: usize = 3;
+
+/// Folder whose parameters are not checked: its code is about to move elsewhere.
+const MOVING: &str = "controller/simulator/src/report";
 
 /// A module: the segments of its path, without `crate`.
 type Module = Vec<String>;
@@ -45,6 +48,34 @@ fn no_import_cycle_has_more_than_three_files() {
     };
     let all: Vec<String> = CRATES.into_iter().flat_map(large).collect();
     assert!(all.is_empty(), "{}", all.join("\n"));
+}
+
+#[test]
+fn no_function_takes_a_tuple() {
+    let mut found = Vec::new();
+    for dir in CRATES.into_iter().filter(|dir| !dir.starts_with("tests/")) {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut files = BTreeMap::new();
+        collect(&root.join(dir), &mut Vec::new(), &mut files);
+        for path in files.values().filter(|path| !path.starts_with(root.join(MOVING))) {
+            let text = without_tests(&fs::read_to_string(path).unwrap());
+            let file = path.strip_prefix(root).unwrap().display();
+            found.extend(tuple_parameters(&text).iter().map(|place| format!("{file}: {place}")));
+        }
+    }
+    let remedy = "take separate parameters, a type that has these fields, or a small struct that names them";
+    assert!(found.is_empty(), "{remedy}:\n{}", found.join("\n"));
+}
+
+#[test]
+fn finds_tuples_among_parameters() {
+    let text = "fn a<F: Fn(u8) -> (u8, u8)>(x: u8, (y, z): (f64, Vec<(u8, u8)>)) -> u8 {}
+        fn b(&self, pairs: &[(u8, u8)], f: &(impl Fn(u8, u8) + Sync), unit: (), g: fn((u8, u8)) -> u8) {}
+        fn c<'a>(mut self, range: &'a mut (f64, f64)) where Self: Sized {}
+        fn d(maybe: Option<(usize, usize)>) { all.map(|(k, v): (u8, u8)| k) }";
+    let found = ["fn a takes (y, z): (f64, Vec<(u8, u8)>)", "fn c takes range: &'a mut (f64, f64)"];
+    let option = "fn d takes maybe: Option<(usize, usize)>";
+    assert_eq!(tuple_parameters(text), [&found[..], &[option]].concat());
 }
 
 #[test]
@@ -291,4 +322,68 @@ fn find_cycles(imports: &Imports) -> Vec<Vec<Module>> {
     };
     let all: BTreeSet<Vec<Module>> = imports.keys().map(cycle).filter(|cycle| cycle.len() > 1).collect();
     all.into_iter().collect()
+}
+
+/// Parameters of functions that are tuples, also optional ones. Pairs in slices and those of closures do not count.
+fn tuple_parameters(text: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    for (at, _) in text.match_indices("fn ").filter(|(at, _)| !text[..*at].ends_with(is_word)) {
+        let rest = &text[at + "fn ".len()..];
+        let (name, mut rest) = rest.split_at(rest.find(|c| !is_word(c)).unwrap_or(rest.len()));
+        if rest.starts_with('<') {
+            rest = &rest[closing_bracket(rest) + 1..];
+        }
+        if name.is_empty() || !rest.starts_with('(') {
+            continue;
+        }
+        for parameter in split_outside_brackets(&rest[1..closing_bracket(rest)], ',') {
+            let Some((_, kind)) = split_outside_brackets(parameter, ':').split_first() else { continue };
+            let mut kind = kind.first().copied().unwrap_or_default().trim_start();
+            kind = kind.strip_prefix("Option<").and_then(|kind| kind.strip_suffix('>')).unwrap_or(kind);
+            while let Some(inner) = kind.strip_prefix('&') {
+                let lifetime = inner.strip_prefix('\'').and_then(|inner| inner.split_once(' '));
+                kind = lifetime.map_or(inner, |(_, inner)| inner);
+                kind = kind.strip_prefix("mut ").unwrap_or(kind);
+            }
+            let members = kind.strip_prefix('(').map(|_| &kind[1..closing_bracket(kind)]);
+            if members.is_some_and(|members| split_outside_brackets(members, ',').len() > 1) {
+                let parameter = parameter.split_whitespace().collect::<Vec<_>>().join(" ");
+                all.push(format!("fn {name} takes {parameter}"));
+            }
+        }
+    }
+    all
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// Change of the depth in brackets at a character after another one. The heads of `->` and `=>` are none.
+fn bracket(before: char, c: char) -> i32 {
+    match c {
+        '(' | '[' | '{' | '<' => 1,
+        '>' if "-=".contains(before) => 0,
+        ')' | ']' | '}' | '>' => -1,
+        _ => 0,
+    }
+}
+
+/// Position of the bracket that closes the one at the start of the text.
+fn closing_bracket(text: &str) -> usize {
+    let (mut depth, mut before) = (0, ' ');
+    let closes = |(_, c): &(usize, char)| {
+        depth += bracket(std::mem::replace(&mut before, *c), *c);
+        depth == 0
+    };
+    text.char_indices().find(closes).map_or(text.len(), |(at, _)| at)
+}
+
+fn split_outside_brackets(text: &str, separator: char) -> Vec<&str> {
+    let (mut depth, mut before) = (0, ' ');
+    let separates = |c: char| {
+        depth += bracket(std::mem::replace(&mut before, c), c);
+        depth == 0 && c == separator
+    };
+    text.split(separates).filter(|part| !part.trim().is_empty()).collect()
 }

@@ -16,7 +16,7 @@ pub trait ClusterFacts: Send + Sync {
     fn variants_with_target(&self, namespace: &str, target: &Target) -> Vec<OtherVariant>;
     /// `None` if the kind is not watched.
     fn target(&self, namespace: &str, target: &Target) -> Option<TargetState>;
-    /// It has the instance's label, or is the only watched namespace.
+    /// Whether the namespace has the instance's label, or is the only watched one.
     fn is_namespace_owned(&self, namespace: &str) -> bool;
     /// Whether the controller manages the variants of the namespace.
     fn namespace_state(&self, _namespace: &str) -> NamespaceState {
@@ -56,11 +56,11 @@ pub struct TargetReaders {
 /// State of a workload of a watched kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetState {
-    /// Does not exist, or is being deleted.
+    /// The target does not exist, or is being deleted.
     Absent,
-    /// It exists.
+    /// The target exists.
     Present {
-        /// True if the pod template names it.
+        /// The pod template names the accelerator.
         is_accelerator_known: bool,
     },
 }

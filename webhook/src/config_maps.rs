@@ -59,7 +59,7 @@ pub async fn write_refusal_events(
         written.insert(key, now);
         let api: Api<Event> = Api::namespaced(client.clone(), &refusal.namespace);
         let Refusal { namespace, name, uid, note } = &refusal;
-        let event = immutable_change((namespace, name), uid.as_deref(), note, &source, Timestamp::now());
+        let event = immutable_change(namespace, name, uid.as_deref(), note, &source, Timestamp::now());
         match tokio::time::timeout(WRITE_TIMEOUT, api.create(&PostParams::default(), &event)).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
@@ -82,16 +82,16 @@ pub(crate) fn validate_config_map(state: &State, operation: Operation, request: 
     let settings = &state.settings;
     let text = |pointer| request.object.pointer(pointer).and_then(Value::as_str).filter(|t| !t.is_empty());
     let Some(name) = text("/metadata/name") else { return Verdict::default() };
-    let Some(role) = settings.maps.role(request.namespace, name) else { return Verdict::default() };
-    let read_instead = match role.1 {
+    let Some((role, scope)) = settings.maps.role(request.namespace, name) else { return Verdict::default() };
+    let read_instead = match scope {
         MapScope::Unread => format!("{}/{name}", settings.maps.namespace),
-        MapScope::Global => preceding_map(state, role.0, name).unwrap_or_default(),
+        MapScope::Global => preceding_map(state, role, name).unwrap_or_default(),
         MapScope::Local => String::new(),
     };
     // A local map inherits from the global one. Incomplete caches may show the wrong global map.
-    let inherits = role.1 == MapScope::Local && state.cluster.is_synced();
-    let global = inherits.then(|| state.cluster.global_map(role.0)).flatten();
-    let mut facts = MapFacts::new(request.object, request.namespace, role);
+    let inherits = scope == MapScope::Local && state.cluster.is_synced();
+    let global = inherits.then(|| state.cluster.global_map(role)).flatten();
+    let mut facts = MapFacts::new(request.object, request.namespace, role, scope);
     facts.global = global.as_ref();
     facts.operation = operation;
     facts.old = request.old;

@@ -18,7 +18,7 @@ const ALLOCATION: usize = 16;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// Not JSON, or nested too deeply.
+    /// The body is not JSON, or is nested too deeply.
     #[error("the body is not valid JSON with at most 128 levels: {0}")]
     Syntax(#[source] serde_json::Error),
     /// The value exceeds this many bytes.

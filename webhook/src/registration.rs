@@ -41,7 +41,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 const REPAIR_PAUSE: Duration = Duration::from_secs(1);
 /// A watch can stall without an error.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// With [`CALL_TIMEOUT`], a repair comes within 15 s after the cause is gone.
+/// Longest time between two repairs. With [`CALL_TIMEOUT`], a repair comes within 15 s after the cause is gone.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 
 /// The two webhook configurations to register.

@@ -150,7 +150,7 @@ pub(crate) fn answer_review(state: &State, phase: Phase, body: &[u8], call: Call
             return Answer::without_verdict(StatusCode::PAYLOAD_TOO_LARGE, error.to_string());
         }
     };
-    match Request::parse(&review, phase.object_kind(), call) {
+    match Request::parse(&review, phase, call) {
         Ok(request) => {
             let span = spans::review(&sanitize(request.uid), phase.resource(), request.operation_label);
             span.in_scope(|| judge(state, phase, &request))
@@ -173,7 +173,8 @@ pub(crate) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    fn parse(review: &'a Value, (group, kind): (&str, &str), call: Call<'a>) -> Result<Self, String> {
+    fn parse(review: &'a Value, phase: Phase, call: Call<'a>) -> Result<Self, String> {
+        let (group, kind) = phase.object_kind();
         let text = |pointer: &str| review.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         if (text("/apiVersion"), text("/kind")) != ("admission.k8s.io/v1", "AdmissionReview") {
             return Err("the body is not an AdmissionReview of admission.k8s.io/v1".to_owned());
@@ -252,7 +253,7 @@ fn judge(state: &State, phase: Phase, request: &Request<'_>) -> Answer {
     }
 }
 
-/// At most 256 characters without control characters, for log lines.
+/// Text for log lines: at most 256 characters, without control characters.
 pub(crate) fn sanitize(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(256).collect()
 }

@@ -6,7 +6,7 @@ use rcgen::{
 };
 
 use super::*;
-use crate::ca::CaFault;
+use crate::ca::{CaFault, Entry};
 use crate::set::{CA_CERT, CA_KEY};
 
 fn parse(change: impl FnOnce(&mut CertificateParams)) -> Result<Ca, CaFault> {
@@ -16,7 +16,8 @@ fn parse(change: impl FnOnce(&mut CertificateParams)) -> Result<Ca, CaFault> {
     let key = KeyPair::generate().unwrap();
     let (cert, key) = (params.self_signed(&key).unwrap().pem(), key.serialize_pem());
     let now = "2026-11-20T12:00:00Z".parse().unwrap();
-    Ca::parse((CA_CERT, Some(cert.as_bytes())), (CA_KEY, Some(key.as_bytes())), now)
+    let entry = |name, pem| Entry { name, pem: Some(pem) };
+    Ca::parse(entry(CA_CERT, cert.as_bytes()), entry(CA_KEY, key.as_bytes()), now)
 }
 
 #[test]

@@ -11,9 +11,9 @@ use super::variants::Stated;
 /// Costs for an hour.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Costs {
-    /// Of a replica without another one.
+    /// Cost of a replica that no name matches.
     all: f64,
-    /// Of a replica of a model, or of a GPU.
+    /// Costs of a replica of a model, or of a GPU, by name.
     by_name: BTreeMap<String, f64>,
 }
 

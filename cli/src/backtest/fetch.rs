@@ -25,7 +25,7 @@ use crate::output::NoAnswer;
 use crate::progress::Progress;
 use crate::prometheus::{Prometheus, Series, describe};
 
-/// Of a query: a large one reads a day of all pods.
+/// Time limit of a query: a large one reads a day of all pods.
 const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Reads what the options ask for, from the cache as far as it has it.

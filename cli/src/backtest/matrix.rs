@@ -24,7 +24,7 @@ pub(super) struct Labels {
     engine: String,
     dp_rank: String,
     is_streaming: String,
-    /// Of SGLang: the series without it counts the requests of all priorities.
+    /// Label of SGLang. The series without it counts the requests of all priorities.
     priority: String,
     finished_reason: String,
     le: String,

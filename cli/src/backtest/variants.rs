@@ -25,7 +25,7 @@ pub(super) struct Stated {
     pub(super) source: String,
 }
 
-/// By model; empty if no cluster was asked for.
+/// What variants state, by model; empty if no cluster was asked for.
 pub(super) type Variants = BTreeMap<ModelKey, Stated>;
 
 pub(super) fn is_asked_for(arguments: &ArgMatches) -> bool {

@@ -138,7 +138,7 @@ impl<'a> Annotated<'a> {
     }
 
     fn refusal(&self, facts: &'a Facts) -> Option<&'a str> {
-        let (_, kind) = self.autoscaler.name().kind.api();
+        let kind = self.autoscaler.name().kind.api().kind;
         let key =
             (kind.to_owned(), self.autoscaler.namespace.clone(), self.autoscaler.name().name.to_string());
         facts.annotations.refusals.get(&key).map(String::as_str)
@@ -169,7 +169,7 @@ impl<'a> Annotated<'a> {
 impl std::fmt::Display for Annotated<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let name = self.autoscaler.name();
-        let kind = name.kind.api().1;
+        let kind = name.kind.api().kind;
         write!(f, "{kind} {}/{}", self.autoscaler.namespace, name.name)
     }
 }

@@ -14,7 +14,7 @@ pub(super) enum State {
     /// Nothing to do.
     #[serde(rename = "ok")]
     Fine,
-    /// Not readable with the given rights or options.
+    /// The state is not readable with the given rights or options.
     Unknown,
     /// A person should look at it.
     Warning,

@@ -14,10 +14,10 @@ use crate::installs::{global_role, is_local_name, list_config_maps};
 /// Maps of the whole cluster, whatever the arguments choose.
 #[derive(Debug, Default)]
 pub(super) struct ConfigMapFacts {
-    /// With a known name.
+    /// Maps with a known name.
     pub(super) maps: Vec<ObjectId>,
     pub(super) namespaces_with_variants: BTreeSet<String>,
-    /// Of the chosen variants and the controllers.
+    /// Problems of maps that the chosen variants and the controllers use.
     pub(super) problems: Vec<MapProblem>,
 }
 

@@ -14,12 +14,12 @@ pub(super) struct MapProblem {
 
 /// Denials of the first controller that reads the map.
 pub(super) fn find_problems(names: &[&MapNames], id: &ObjectId, map: &Value) -> Vec<MapProblem> {
-    let role = names
+    let found = names
         .iter()
         .filter_map(|names| names.role(&id.namespace, &id.name))
         .find(|(_, scope)| *scope != MapScope::Unread);
-    let Some(role) = role else { return Vec::new() };
-    let verdict = validate_map(&MapFacts::new(map, &id.namespace, role));
+    let Some((role, scope)) = found else { return Vec::new() };
+    let verdict = validate_map(&MapFacts::new(map, &id.namespace, role, scope));
     let denials = verdict.denials().cloned();
     denials.map(|violation| MapProblem { map: id.clone(), violation }).collect()
 }

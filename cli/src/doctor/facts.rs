@@ -110,7 +110,7 @@ impl Facts {
         let (leaders, pickers) = Leaders::fetch_with_pickers(arguments).await;
         let outcomes = recompute(&leaders);
         let pods = list_or_note(cluster, &PODS, &mut unreadable).await;
-        let wait_limits = WaitLimits::read(cluster, (&pickers, &pods), &mut unreadable).await;
+        let wait_limits = WaitLimits::read(cluster, &pickers, &pods, &mut unreadable).await;
         let installed = list_controllers(cluster, arguments, &mut unreadable).await;
         let (controllers, stopped_controllers) =
             installed.map_or((None, Vec::new()), |installed| (Some(installed.running), installed.stopped));
@@ -254,7 +254,7 @@ async fn query_external_metrics(
 }
 
 pub(super) struct MetricsServer {
-    /// Its Service and, if it is not available, the cause.
+    /// Service of the server and, if it is not available, the cause.
     pub(super) text: String,
     pub(super) is_available: bool,
 }

@@ -26,7 +26,7 @@ struct VariantReport {
     name: String,
     /// The worst state of its checks.
     state: State,
-    /// In the order of the chain. A broken check can end it.
+    /// Checks in the order of the chain. A broken check can end it.
     checks: Vec<CheckResult>,
 }
 
@@ -50,7 +50,7 @@ struct Summary {
     broken: usize,
     /// A person should look at it.
     warnings: usize,
-    /// Neither of both.
+    /// Number of variants that are neither broken nor have a warning.
     ok: usize,
 }
 
@@ -65,7 +65,7 @@ impl DoctorReport {
             }
         }
         let variants = variants.iter().map(VariantReport::new).collect();
-        Self { cluster: cluster.iter().map(CheckResult::new).collect(), variants, summary }
+        Self { cluster: check_results(cluster), variants, summary }
     }
 }
 
@@ -76,16 +76,18 @@ impl VariantReport {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             state: variant.state(),
-            checks: variant.findings.iter().map(CheckResult::new).collect(),
+            checks: check_results(&variant.findings),
         }
     }
 }
 
-impl CheckResult {
-    fn new((check, finding): &(&'static str, Finding)) -> Self {
+/// Results of these checks, each with its name.
+fn check_results(findings: &[(&'static str, Finding)]) -> Vec<CheckResult> {
+    let result = |(check, finding): &(&'static str, Finding)| {
         let Finding { state, message, remedy } = finding.clone();
-        Self { check: (*check).to_owned(), state, message, remedy }
-    }
+        CheckResult { check: (*check).to_owned(), state, message, remedy }
+    };
+    findings.iter().map(result).collect()
 }
 
 /// JSON Schema of the report.

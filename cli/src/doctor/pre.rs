@@ -239,7 +239,7 @@ fn network(facts: &PreFacts) -> Option<Finding> {
     })
 }
 
-/// Only the commands use the proxy of this shell.
+/// Notes a proxy of this shell, which only the commands use.
 fn proxy(facts: &PreFacts) -> Option<Finding> {
     facts.proxy.as_ref().map(|name| {
         Finding::fine(format!(

@@ -102,7 +102,7 @@ fn reason(facts: &Facts, controllers: &[&Controller], map: &ObjectId) -> Option<
     (!is_read).then_some(UnreadReason::NoVariants)
 }
 
-/// Of global maps only the first is read, but all of service classes.
+/// Whether a controller reads the global map. It reads only the first one of a role, but all of service classes.
 fn reads_global(facts: &Facts, names: &MapNames, map: &ObjectId) -> bool {
     let Some((role, MapScope::Global)) = names.role(&map.namespace, &map.name) else { return false };
     let exists = |name: &&str| {

@@ -146,7 +146,7 @@ pub(super) fn edit(object: &Value, kind: &str) -> String {
 fn kept_for(object: &Value) -> Option<String> {
     let ExistingVariant { namespace, origin, .. } = ExistingVariant::read(object)?;
     let autoscaler = origin?.autoscaler;
-    let kind = autoscaler.kind.api().1;
+    let kind = autoscaler.kind.api().kind;
     Some(format!(
         "change the annotations of {kind} {namespace}/{}: wva keeps the object for it",
         autoscaler.name

@@ -22,7 +22,7 @@ const CONFIG_FILE: &str = "config-file";
 /// Objects that limit how long requests wait.
 #[derive(Default)]
 pub(super) struct WaitLimits {
-    /// By pod of a picker.
+    /// Waits by pod of a picker.
     pub(super) pickers: BTreeMap<ObjectId, PickerWait>,
     pub(super) routes: Vec<RouteLimit>,
 }
@@ -58,7 +58,8 @@ impl WaitLimits {
     /// Reads the configuration of these pickers, and the routes to their pools.
     pub(super) async fn read(
         cluster: &Cluster,
-        (pickers, pods): (&[PickerReport], &[Value]),
+        pickers: &[PickerReport],
+        pods: &[Value],
         unreadable: &mut Vec<UnreadableKind>,
     ) -> Self {
         if pickers.is_empty() {
@@ -96,7 +97,7 @@ pub(super) fn picker_service(picker: &PickerReport) -> Option<ObjectId> {
     Some(ObjectId { namespace: picker.namespace.clone(), name })
 }
 
-/// Where a picker's pod has its configuration.
+/// Source of the configuration of a picker's pod.
 #[derive(Debug, PartialEq)]
 enum ConfigSource {
     Text(String),
@@ -104,7 +105,7 @@ enum ConfigSource {
 }
 
 impl ConfigSource {
-    /// `None` if it has none, or in another volume than a ConfigMap.
+    /// Finds the source. `None` if the pod has no configuration, or in another volume than a ConfigMap.
     fn of(pod: &Value) -> Option<Self> {
         items(pod, "/spec/containers").find_map(|container| {
             if let Some(text) = flag(container, CONFIG_TEXT) {
@@ -148,7 +149,7 @@ pub(super) fn flag<'c>(container: &'c Value, name: &str) -> Option<&'c str> {
     go_flag(words.filter_map(Value::as_str), name)
 }
 
-/// Of an `EndpointPickerConfig`, in YAML or JSON.
+/// Wait that an `EndpointPickerConfig` sets, in YAML or JSON.
 fn configured_wait(config: &str) -> Result<ConfiguredWait, String> {
     let config: Value = serde_saphyr::from_str(config).map_err(|error| error.to_string())?;
     let set = |field: &&str| config.pointer(&format!("/flowControl/{field}")).is_some_and(|v| !v.is_null());
@@ -158,7 +159,7 @@ fn configured_wait(config: &str) -> Result<ConfiguredWait, String> {
     Ok(ConfiguredWait::Set(field, time))
 }
 
-/// Of the rules of a route that lead to pools with a picker.
+/// Limits of the rules of a route that lead to pools with a picker.
 fn route_limits(route: &Value, pools: &[Value]) -> Vec<RouteLimit> {
     let own = id(route);
     let mut limits = Vec::new();

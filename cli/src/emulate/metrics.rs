@@ -40,7 +40,7 @@ pub struct Metrics {
     labels: String,
     /// `vllm:cache_config_info` has no model name.
     cache_labels: String,
-    /// When the server started, in seconds since 1970.
+    /// Start of the server, in seconds since 1970.
     created: f64,
     first_token: Histogram,
     request: Histogram,
@@ -133,17 +133,17 @@ impl Metrics {
             let metric = histogram.metric();
             let buckets = metric.get_histogram().get_bucket().iter();
             let buckets = buckets.map(|bucket| (bucket.upper_bound(), bucket.cumulative_count()));
-            page.histogram(name, (histogram.get_sample_sum(), histogram.get_sample_count()), buckets);
+            page.histogram(name, histogram.get_sample_sum(), histogram.get_sample_count(), buckets);
         }
         for (name, sum) in [
             ("vllm:request_prompt_tokens", real(counters.input)),
             ("vllm:request_generation_tokens", real(counters.output)),
             ("vllm:request_prefill_time_seconds", counters.prefill_seconds),
         ] {
-            page.histogram(name, (sum, counters.requests), []);
+            page.histogram(name, sum, counters.requests, []);
         }
-        let gaps = (counters.gap_seconds, counters.gaps);
-        page.histogram("vllm:inter_token_latency_seconds", gaps, reading.gaps.cumulative());
+        let (name, buckets) = ("vllm:inter_token_latency_seconds", reading.gaps.cumulative());
+        page.histogram(name, counters.gap_seconds, counters.gaps, buckets);
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
             assert!(page.lines().any(|found| found == line), "{line} is not in\n{page}");
         }
     }
-    /// In addition to what no emulated page has: wva reads the mean of the prefill.
+    /// Differences on purpose, in addition to what no emulated page has: wva reads the mean of the prefill.
     const DIFFERENCES_ON_PURPOSE: &[&str] = &[
         // Its queue has no limit.
         "- vllm:admission_rejections",

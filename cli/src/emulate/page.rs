@@ -60,7 +60,8 @@ impl<'a> Page<'a> {
     pub(super) fn histogram(
         &mut self,
         name: &str,
-        (sum, count): (f64, u64),
+        sum: f64,
+        count: u64,
         buckets: impl IntoIterator<Item = (f64, u64)>,
     ) {
         self.declare(name, "histogram");

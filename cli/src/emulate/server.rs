@@ -118,7 +118,7 @@ async fn metrics(State(emulator): Shared) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page).into_response()
 }
 
-/// Of any level: the weights are not emulated.
+/// Puts the engine to sleep. The level does not matter: the weights are not emulated.
 async fn sleep(State(emulator): Shared) -> StatusCode {
     emulator.metrics.set_asleep(true);
     StatusCode::OK

@@ -17,7 +17,7 @@ use crate::arguments::{file_option, option, path_value};
 use crate::leader::{self, Answers, DebugEndpoint, DebugResponse};
 use crate::output::NoAnswer;
 
-/// If two cycles come within this time, the first may be missed.
+/// Time between two polls. Of two cycles within this time, the first may be missed.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 pub(super) fn arguments() -> [Arg; 2] {

@@ -100,7 +100,7 @@ fn short_name(name: String) -> String {
     }
 }
 
-/// By the node selector and the required node affinity.
+/// Node labels that the node selector and the required node affinity name.
 fn required_labels(pod: &PodSpec) -> Vec<NodeLabel<'_>> {
     let NodeRequirements { selector, alternatives } = NodeRequirements::new(pod);
     let all = selector.into_iter().chain(alternatives.into_iter().flatten());

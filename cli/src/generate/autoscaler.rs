@@ -17,7 +17,7 @@ const SCALE_UP_WINDOW: u64 = 0;
 /// Scale-down window in seconds, as in the chart. It suits the throughput analyzer.
 const SCALE_DOWN_WINDOW: u64 = 60;
 const DEFAULT_MAX: u64 = 10;
-/// As in the quick start.
+/// Address of Prometheus in the quick start.
 const PROMETHEUS: &str = "http://prometheus-server.monitoring";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,10 +186,10 @@ pub(super) fn find_prometheus(existing: Option<&ExistingAutoscaler<'_>>) -> Gues
 
 /// How the tolerance of the autoscaler came about.
 pub(super) enum Tolerance {
-    /// Without knowledge of the cluster; the value says so.
+    /// The cluster is not known; the value says so.
     Assumed(Guess),
     Known,
-    /// The note says what follows.
+    /// The cluster has no tolerances. The note says what follows.
     NotInCluster(String),
 }
 
@@ -216,7 +216,7 @@ impl Tolerance {
 /// What an autoscaler needs.
 pub(super) struct AutoscalerPlan<'a> {
     pub(super) kind: AutoscalerKind,
-    /// Of this kind.
+    /// Autoscaler of this kind that the workload has.
     pub(super) existing: Option<ExistingAutoscaler<'a>>,
     pub(super) namespace: &'a str,
     pub(super) variant: &'a str,
@@ -259,7 +259,7 @@ impl AutoscalerPlan<'_> {
         })
     }
 
-    /// As in config/samples/keda-scaledobject.yaml.
+    /// Spec as in config/samples/keda-scaledobject.yaml.
     fn scaled_object_spec(&self) -> Value {
         let mut spec = self.existing_spec();
         let Target { api_version, kind, name } = self.target;
@@ -292,7 +292,7 @@ impl AutoscalerPlan<'_> {
         spec
     }
 
-    /// With the credentials of the Prometheus trigger that exists.
+    /// Trigger for the signal, with the credentials of the Prometheus trigger that exists.
     fn trigger(&self) -> Value {
         let mut trigger = json!({"type": "prometheus", "metricType": "AverageValue", "metadata": {
             "serverAddress": self.prometheus,

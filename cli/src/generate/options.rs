@@ -102,7 +102,7 @@ pub(crate) fn command() -> Command {
     })
 }
 
-/// As rule WVA-VA-003 requires.
+/// Parses a cost as rule WVA-VA-003 requires it.
 fn parse_cost(text: &str) -> Result<String, String> {
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
     if text.splitn(2, '.').all(is_number) {

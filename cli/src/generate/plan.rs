@@ -71,7 +71,8 @@ fn plan_variant(
     let mut fields = vec![Field::new("modelID", &model)];
     fields.extend(accelerator.as_ref().map(|guess| Field::new(accelerator_key(existing), guess)));
     fields.push(Field::new("variantCost", &cost));
-    let object = variant_object(workload, existing, options, (&model, accelerator.as_ref(), &cost));
+    let guesses = VariantGuesses { model, accelerator, cost };
+    let object = variant_object(workload, existing, options, &guesses);
     check_name(workload, inputs, text(&object, "/metadata/name"))?;
     check_rules(workload, inputs, &object)?;
     let heading = match existing {
@@ -172,12 +173,19 @@ fn choose_cost(gpus: u64, existing: Option<&Value>, options: &Options) -> Guess 
     Guess::new(gpus.max(1).saturating_mul(COST_PER_GPU).to_string(), source)
 }
 
+/// What the spec of the variant gets.
+struct VariantGuesses {
+    model: Guess,
+    accelerator: Option<Guess>,
+    cost: Guess,
+}
+
 /// The rest of an existing variant stays.
 fn variant_object(
     workload: &Workload,
     existing: Option<&Value>,
     options: &Options,
-    (model, accelerator, cost): (&Guess, Option<&Guess>, &Guess),
+    VariantGuesses { model, accelerator, cost }: &VariantGuesses,
 ) -> Value {
     let mut metadata = existing.map(user_metadata).unwrap_or_default();
     let found = existing.map_or(workload.target.name.as_str(), |variant| text(variant, "/metadata/name"));

@@ -9,7 +9,7 @@ use crate::output::{self, printable};
 
 /// A value of the output, for comments and the summary.
 pub(super) struct Field {
-    /// Its key in the object.
+    /// Key of the value in the object.
     pub(super) key: &'static str,
     pub(super) value: String,
     /// `None`: a flag sets the value.
@@ -21,7 +21,7 @@ impl Field {
         Self { key, value: guess.value.to_string(), source: guess.source.clone() }
     }
 
-    /// Without the prefix of a label.
+    /// Key without the prefix of a label.
     fn short_key(&self) -> &'static str {
         self.key.rsplit('/').next().unwrap_or(self.key)
     }

@@ -66,7 +66,7 @@ pub(super) fn runs_sglang(word: &str) -> bool {
     base_name(word) == "sglang" || word.starts_with("sglang.launch_server")
 }
 
-/// Not an argument such as `--vllm-port=8200` of a proxy.
+/// Whether a word runs vLLM. An argument such as `--vllm-port=8200` of a proxy does not.
 fn runs_vllm(word: &str) -> bool {
     base_name(word) == "vllm" || word.starts_with("vllm.entrypoints")
 }

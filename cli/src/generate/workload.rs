@@ -15,7 +15,7 @@ pub(super) struct Workload {
     pub(super) target: Target,
     /// Labels of the object.
     pub(super) labels: Value,
-    /// Its pods. The leader answers requests.
+    /// Pods of a replica. The leader answers requests.
     pub(super) replica: ReplicaTemplate,
     pub(super) replicas: u64,
     /// Least and most replicas that KServe's object sets.

@@ -73,7 +73,7 @@ fn queries(scaled_object: &Value) -> impl Iterator<Item = &str> {
     items(scaled_object, "/spec/triggers").map(|trigger| text(trigger, "/metadata/query"))
 }
 
-/// As in YAML: a number may lack the quotes that KEDA requires.
+/// Threshold as the YAML has it: a number may lack the quotes that KEDA requires.
 fn threshold(trigger: &Value) -> String {
     match trigger.pointer("/metadata/threshold") {
         Some(Value::String(text)) => text.clone(),

@@ -59,7 +59,7 @@ impl Destination {
     }
 }
 
-/// As in the chart's `_helpers.tpl`, without overrides of its names.
+/// Names as in the chart's `_helpers.tpl`, without overrides.
 fn chart_names(namespace: String, release: &str) -> MapNames {
     let name = if release.contains(CHART) { release.to_owned() } else { format!("{release}-{CHART}") };
     let short: String = name.chars().take(MAX_NAME).collect();

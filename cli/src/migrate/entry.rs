@@ -25,7 +25,7 @@ pub(super) struct Entry {
     pub(super) objectives: Objectives,
 }
 
-/// In milliseconds.
+/// Latency objectives in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Objectives {
     pub(super) ttft: Option<f64>,

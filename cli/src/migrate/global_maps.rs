@@ -210,7 +210,7 @@ fn conflict(some: &[&SourceObject], others: &[&SourceObject]) -> String {
     )
 }
 
-/// Of the maps in one namespace, a controller reads the configured or first one, but all of service classes.
+/// Maps of one namespace that a controller reads: the configured or first one, but all of service classes.
 fn effective<'a>(
     candidates: &Candidates<'a, '_>,
     mut maps: Vec<&'a SourceObject>,

@@ -85,7 +85,7 @@ fn add_moved(plan: &mut Plan, mut map: MovedMap<'_>) {
 
 fn violations(map: &MovedMap<'_>) -> Vec<String> {
     let namespace = text(&map.object, "/metadata/namespace");
-    let facts = MapFacts::new(&map.object, namespace, (map.role, MapScope::Global));
+    let facts = MapFacts::new(&map.object, namespace, map.role, MapScope::Global);
     let denied = validate_map(&facts).violations.into_iter().filter(|v| v.severity == Severity::Deny);
     denied.map(|v| format!("{}: {} [{}]", v.field, v.message, v.code)).collect()
 }

@@ -59,7 +59,7 @@ pub(super) fn plan(objects: &[SourceObject], workloads: &Workloads, options: Pla
     let targets: BTreeSet<WorkloadKey> = drafts.variants.iter().filter_map(Draft::target).collect();
     for source in objects {
         if blueprint::is_blueprint(&source.object) {
-            add_blueprint(&mut plan, &mut drafts, source, (objects, workloads, &targets), options);
+            add_blueprint(&mut plan, &mut drafts, source, objects, workloads, &targets, options);
         } else if is_annotated(&source.object) {
             add_annotated(&mut plan, &mut drafts, source, &targets);
         }
@@ -81,7 +81,9 @@ fn add_blueprint(
     plan: &mut Plan,
     drafts: &mut Drafts,
     source: &SourceObject,
-    (objects, workloads, targets): (&[SourceObject], &Workloads, &BTreeSet<WorkloadKey>),
+    objects: &[SourceObject],
+    workloads: &Workloads,
+    targets: &BTreeSet<WorkloadKey>,
     options: PlanOptions<'_>,
 ) {
     plan.read += 1;

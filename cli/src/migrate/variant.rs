@@ -60,7 +60,7 @@ fn removal_reason(key: &str) -> &'static str {
     }
 }
 
-/// Before v0.5.0 the target was the Deployment with the variant's name.
+/// Writes the target. Before v0.5.0 it was the Deployment with the variant's name.
 fn convert_target(name: &str, spec: &mut Map<String, Value>, changes: &mut Vec<String>) {
     let deployment = match spec.get("scaleTargetRef") {
         Some(Value::String(deployment)) => {

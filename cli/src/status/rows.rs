@@ -99,7 +99,7 @@ pub(super) struct GpuRow {
     free: u64,
 }
 
-/// Of the first leader with a limit.
+/// Inventory of the first leader that has a limit.
 pub(super) fn gpu_rows(leader_snapshots: &[LeaderSnapshot]) -> Vec<GpuRow> {
     let inventory = leader_snapshots.iter().find_map(|leader| leader.answer.config.inventory.as_ref());
     let row = |(accelerator, gpus): (&String, &Inventory)| GpuRow {
@@ -190,7 +190,7 @@ fn row(state: &ClusterState<'_>, variant: &Value) -> Row {
     }
 }
 
-/// At most three decimals.
+/// Rounds to at most three decimals.
 fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }

@@ -126,7 +126,7 @@ pub(super) fn evaluate(
         let violations = match relevant_kind(&object.api_version, &object.kind) {
             Some(RelevantKind::Variant) => index.evaluate_variant(object),
             Some(RelevantKind::ConfigMap) => match index.names.role(object) {
-                Some(role) => index.evaluate_map(object, role),
+                Some((role, scope)) => index.evaluate_map(object, role, scope),
                 None => continue,
             },
             Some(kind @ (RelevantKind::Autoscaler | RelevantKind::ScaledObject)) => {
@@ -221,10 +221,10 @@ impl<'a> ObjectIndex<'a> {
         validate(&facts).violations
     }
 
-    fn evaluate_map(&self, object: &Object, (role, scope): (MapRole, MapScope)) -> Vec<Violation> {
+    fn evaluate_map(&self, object: &Object, role: MapRole, scope: MapScope) -> Vec<Violation> {
         let is_unread = scope == MapScope::Unread;
         let instead = if is_unread { self.names.read_instead(&object.name) } else { String::new() };
-        let mut facts = MapFacts::new(&object.value, &object.namespace, (role, scope));
+        let mut facts = MapFacts::new(&object.value, &object.namespace, role, scope);
         facts.old = self.before.get(&key(object)).copied();
         facts.operation = if facts.old.is_some() { Operation::Update } else { Operation::Create };
         facts.read_instead = &instead;

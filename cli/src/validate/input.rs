@@ -25,7 +25,7 @@ pub(super) struct Source {
     is_ascii: bool,
 }
 
-/// Both from 1. Columns count characters.
+/// Line and column, both from 1. Columns count characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) line: usize,
@@ -106,7 +106,7 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<Source>, InputError> {
     load(&files)
 }
 
-/// Like `read`, and a directory may contain no manifest.
+/// Reads like [`read`], and a directory may contain no manifest.
 ///
 /// # Errors
 /// As [`read`].

@@ -21,9 +21,9 @@ pub(super) struct Output<'a> {
 struct Row<'a> {
     /// Path of the file.
     file: &'a str,
-    /// From 1.
+    /// Line, from 1.
     line: usize,
-    /// From 1, in characters.
+    /// Column, from 1, in characters.
     column: usize,
     /// Kind of the object; `null` for a finding about the file.
     kind: Option<&'a str>,

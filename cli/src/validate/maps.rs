@@ -48,7 +48,7 @@ impl InstallNames {
         unread
     }
 
-    /// Its role follows from the name of the chart's maps and its keys alone.
+    /// Whether the role of the map follows from the name of the chart's maps and its keys alone.
     pub(super) fn is_guessed(&self, map: &Object) -> bool {
         self.installs.is_empty()
             && MapNames::default().role(&map.namespace, &map.name).is_none()

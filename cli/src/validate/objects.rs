@@ -14,11 +14,11 @@ pub(super) struct Object {
     pub(super) node: Rc<Node>,
     pub(super) api_version: String,
     pub(super) kind: String,
-    /// Its own namespace, or the default for objects without one.
+    /// Namespace of the object, or the default for objects without one.
     pub(super) namespace: String,
     /// `name`, or `generateName`, or empty.
     pub(super) name: String,
-    /// Has the schema defaults, like the object that a webhook receives.
+    /// Value with the schema defaults, like the object that a webhook receives.
     pub(super) value: Value,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn collect_kinds(
                     let problem = Problem { message, at: node.span.clone() };
                     out.problems.push(SourceProblem { source: index, problem });
                 }
-                Ok(node) => add_objects(index, &node, None, (namespace, is_wanted), &mut out),
+                Ok(node) => add_objects(index, &node, ListedKind::default(), namespace, is_wanted, &mut out),
                 Err(problem) => out.problems.push(SourceProblem { source: index, problem }),
             }
         }
@@ -70,22 +70,30 @@ pub(super) fn collect_kinds(
     out
 }
 
-/// `list` has API version and kind for items that lack them.
+/// Kind that a list gives its items; empty outside lists.
+#[derive(Clone, Copy, Default)]
+struct ListedKind<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+}
+
+/// `list`: for objects without API version or kind.
 fn add_objects(
     source: usize,
     node: &Rc<Node>,
-    list: Option<(&str, &str)>,
-    (namespace, is_wanted): (&str, fn(&str, &str) -> bool),
+    list: ListedKind<'_>,
+    namespace: &str,
+    is_wanted: fn(&str, &str) -> bool,
     out: &mut ObjectSet,
 ) {
-    let (list_version, list_kind) = list.unwrap_or_default();
-    let api_version = node.text("apiVersion").unwrap_or(list_version);
-    let kind = node.text("kind").unwrap_or(list_kind);
+    let api_version = node.text("apiVersion").unwrap_or(list.api_version);
+    let kind = node.text("kind").unwrap_or(list.kind);
     let items = node.entry("items").filter(|_| kind.ends_with("List")).map(|items| &items.node.content);
     if let Some(Content::List(items)) = items {
-        let item_kind = kind.strip_suffix("List").filter(|k| !k.is_empty()).map(|k| (api_version, k));
+        let item_kind = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
+        let list = item_kind.map(|kind| ListedKind { api_version, kind }).unwrap_or_default();
         for item in items {
-            add_objects(source, &item.node, item_kind, (namespace, is_wanted), out);
+            add_objects(source, &item.node, list, namespace, is_wanted, out);
         }
         return;
     }

@@ -26,7 +26,7 @@ pub(super) struct Finding<'a> {
     /// Length in bytes, within one line.
     pub(super) length: usize,
     pub(super) line: usize,
-    /// From 1, in characters.
+    /// Column, from 1, in characters.
     pub(super) column: usize,
     /// The column after the last character.
     pub(super) end_column: usize,

@@ -108,7 +108,7 @@ struct LearningVerdict {
     /// Why the percentage analyzer decides instead.
     fallback: Option<Reason>,
     blocks_scale_down: bool,
-    /// While most replicas report nothing.
+    /// Load at the router, while most replicas report nothing.
     at_router: Option<LoadAtRouter>,
     learned: Box<ThroughputMemory>,
 }
@@ -129,7 +129,7 @@ impl Verdict for LearningVerdict {
             }
         }
         if let Some(load) = &self.at_router {
-            load.grow(model, self.order(model), (excluded, ledger), &mut drafts);
+            load.grow(model, self.order(model), excluded, ledger, &mut drafts);
         }
         drafts
     }

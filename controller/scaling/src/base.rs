@@ -26,14 +26,14 @@ pub(crate) struct Base {
     pub(crate) progress: Progress,
     /// Replicas to return to if a scale-down is revoked.
     pub(crate) before_scale_down: u32,
-    /// Its autoscaler carries out no step up.
+    /// The autoscaler of the variant carries out no step up.
     pub(crate) is_obstructed: bool,
 }
 
 /// Progress towards the last target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// It has no target, the replicas equal it, or the HPA ignores the difference.
+    /// No target is set, the replicas equal it, or the HPA ignores the difference.
     Reached,
     /// The autoscaler has time to carry it out.
     Underway,

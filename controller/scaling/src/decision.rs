@@ -87,7 +87,7 @@ pub struct Decision {
     pub model_id: String,
     /// `spec.replicas` of the workload.
     pub current: u32,
-    /// Where the steps start: the last target within the bounds, else `current`.
+    /// Replicas from which the steps start: the last target within the bounds, else `current`.
     pub base: u32,
     /// Steps from `base` to the target, in order of the stages. Never empty.
     pub steps: Vec<Step>,

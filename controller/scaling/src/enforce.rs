@@ -114,7 +114,7 @@ fn wake_candidates(model: &ModelView, group: &[usize], drafts: &mut [Draft]) -> 
     order
 }
 
-/// If zero is not allowed, keeps one replica in each role group.
+/// Keeps one replica in each role group if zero is not allowed.
 fn keep_one(model: &ModelView, drafts: &mut [Draft]) {
     if model.to_zero.enabled {
         return;

@@ -109,9 +109,10 @@ impl<'a> ModelCase<'a> {
         to_zero: ScaleToZero,
     ) -> Self {
         let (namespace, model_id) = (model.namespace.as_str(), model.model_id.as_str());
-        let remembered =
+        let (remembered, learned) =
             (cycle.memory.compute_bounds(namespace, model_id), cycle.memory.learned(namespace, model_id));
-        let view = ModelView::new(model, cycle.config, &cycle.budgets, remembered, settings, to_zero);
+        let view =
+            ModelView::new(model, cycle.config, &cycle.budgets, remembered, learned, settings, to_zero);
         let verdict = analyze(&view);
         let rank = Rank::of(cycle.config, namespace, model_id);
         let mut case = Self { view, rank, verdict, drafts: Vec::new(), shadow: None };

@@ -120,19 +120,20 @@ pub enum Reason {
     },
     /// Requests of these replicas make no progress: no scale-down.
     NoProgress {
-        /// Their pods.
+        /// Pods of these replicas.
         pods: Vec<String>,
     },
-    /// These replicas need more than twice the time of the others for a step. The planned throughput is that of the others.
+    /// Some replicas need more than twice the time of the others for a step. The planned throughput is that of the
+    /// others.
     SlowReplicas {
-        /// Their pods.
+        /// Pods of these replicas.
         pods: Vec<String>,
     },
     /// No number of replicas meets the objective, so the model is sized without it.
     ObjectiveOutOfReach {
         /// Objective.
         objective: Objective,
-        /// Its value, milliseconds.
+        /// Value of the objective, milliseconds.
         objective_ms: f64,
         /// What a request takes alone on a replica, milliseconds.
         least_ms: f64,

@@ -11,12 +11,12 @@ const STALLED_QUEUE: f64 = 5.0;
 /// State of a ready replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplicaState {
-    /// It serves requests, or would.
+    /// The replica serves requests, or would.
     #[default]
     Serving,
     /// No request runs or waits, whatever its KV cache holds.
     Idle,
-    /// Its engines sleep: no capacity.
+    /// The engines of the replica sleep: no capacity.
     Asleep,
     /// Requests run or wait, and none makes progress: its load does not show what it can serve.
     Stalled,

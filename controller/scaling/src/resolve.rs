@@ -9,9 +9,9 @@ pub use wva_crds::entries::{Saturation, ScaleToZero};
 /// Settings of all models from one cycle to the next.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FleetSettings {
-    /// Of the models that the cycle found.
+    /// Settings of the models that the cycle found.
     pub models: BTreeMap<ModelKey, ModelSettings>,
-    /// Of a model that appears before the next cycle.
+    /// Settings of a model that appears before the next cycle.
     pub default: ModelSettings,
 }
 

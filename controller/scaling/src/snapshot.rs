@@ -236,7 +236,7 @@ pub struct Variant {
     pub mode: Mode,
     /// `spec.replicas` of the workload. Surge pods of a rollout do not count.
     pub current: u32,
-    /// Those beyond `current` do not count. `None`: all of `current`.
+    /// Ready replicas. More than `current` do not count. `None`: all of `current`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<u32>,
     /// Target of the last cycle. `None`: no target yet.

@@ -55,13 +55,13 @@ pub(crate) fn cost_schema(_: &mut SchemaGenerator) -> Schema {
 /// A text that is not a cost.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CostError {
-    /// Not of the form `\d+(\.\d+)?`.
+    /// The text is not of the form `\d+(\.\d+)?`.
     #[error("the cost {found:?} is not a decimal number; use a number such as \"10.0\"")]
     Malformed {
         /// The text.
         found: String,
     },
-    /// Not finite as a 64-bit number.
+    /// The number is not finite as a 64-bit number.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
 }
@@ -126,7 +126,7 @@ impl<'de> Deserialize<'de> for Cost {
     }
 }
 
-/// Neither the order of a sum nor an inexact binary fraction must decide.
+/// Difference that does not count: neither the order of a sum nor an inexact binary fraction must decide.
 const EPSILON: f64 = 1e-9;
 
 pub(crate) fn at_least(a: f64, b: f64) -> bool {

@@ -32,13 +32,13 @@ pub(crate) struct VariantView<'a> {
     pub(crate) ready: u32,
     pub(crate) pending: u32,
     pub(crate) stuck: u32,
-    /// Held back by a scheduling gate or a ResourceQuota: neither stuck nor soon ready.
+    /// Replicas that a scheduling gate or a ResourceQuota holds back: neither stuck nor soon ready.
     pub(crate) waiting_for_quota: u32,
     pub(crate) bounds: Bounds,
     pub(crate) base: Base,
     /// Sorted by pod, without replicas that sleep.
     pub(crate) counted: Vec<Sample<'a>>,
-    /// They report, and serve nothing.
+    /// Replicas that report, and serve nothing because their engines sleep.
     pub(crate) asleep: u32,
     pub(crate) stale: u32,
     /// A missing signal counts as 0 for growth, and forbids scale-down.
@@ -78,7 +78,7 @@ pub(crate) enum MetricsGap {
     Unknown {
         replicas: u32,
     },
-    /// Their requests make no progress.
+    /// Requests of these pods make no progress.
     Stalled {
         pods: Vec<String>,
     },
@@ -89,7 +89,8 @@ impl<'a> ModelView<'a> {
         model: &'a Model,
         config: &'a Config,
         budgets: &BudgetIndex<'a>,
-        (remembered, learned): (&'a [&'a ComputeBounds], Option<&'a ThroughputMemory>),
+        remembered: &'a [&'a ComputeBounds],
+        learned: Option<&'a ThroughputMemory>,
         settings: Saturation,
         to_zero: ScaleToZero,
     ) -> Self {
@@ -222,13 +223,13 @@ impl<'a> VariantView<'a> {
         self.pending > 0 || (self.base.progress == Progress::Underway && self.arriving() > 0)
     }
 
-    /// Where a step starts.
+    /// Replicas from which a step starts.
     pub(crate) fn step_base(&self) -> u32 {
         self.step_base_of(self.base.replicas)
     }
 
-    /// Where a step starts after an earlier one to `target`. A target that the autoscaler does not carry out adds no
-    /// capacity.
+    /// Replicas from which a step starts after an earlier one to `target`. A target that the autoscaler does not carry
+    /// out adds no capacity.
     pub(crate) fn step_base_of(&self, target: u32) -> u32 {
         let is_revoked = target > self.base.replicas;
         let target = if is_revoked { target } else { self.kept() };

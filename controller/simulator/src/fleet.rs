@@ -29,11 +29,11 @@ use crate::random::{RandomQuantity, Stream, random_stream};
 /// Why a request was not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LossReason {
-    /// Its client gave up.
+    /// The client gave up.
     TimedOut,
     /// The queue in front was full.
     Refused,
-    /// Its replica failed.
+    /// The replica failed.
     Killed,
     /// No engine can hold it.
     TooLong,
@@ -76,9 +76,9 @@ pub struct Fleet {
     scrape_random: Pcg64Mcg,
     /// Replica-seconds of removed replicas, by variant.
     ended_replica_seconds: Vec<f64>,
-    /// By variant.
+    /// Rollouts by variant.
     active_rollouts: Vec<Option<ActiveRollout>>,
-    /// Up to this time rollouts have begun, seconds.
+    /// Time up to which rollouts have begun, seconds.
     rolled_out_at: f64,
 }
 
@@ -113,7 +113,7 @@ impl Fleet {
         fleet
     }
 
-    /// Its variants.
+    /// Variants of the fleet.
     #[must_use]
     pub fn variants(&self) -> &[Variant] {
         &self.variants

@@ -25,13 +25,13 @@ pub struct Objectives {
 pub struct Minute {
     /// Requests that arrived in this minute.
     pub arrived: u32,
-    /// Those of them that kept both objectives.
+    /// Requests of this minute that kept both objectives.
     pub good: u32,
-    /// Those of them that kept the time to the first token.
+    /// Requests of this minute that kept the time to the first token.
     pub ttft_kept: u32,
-    /// Those of them that kept the time between tokens.
+    /// Requests of this minute that kept the time between tokens.
     pub itl_kept: u32,
-    /// Those of them that were not served.
+    /// Requests of this minute that were not served.
     pub lost: u32,
     /// Longest time to the first token of those served, seconds.
     pub slowest: f32,

@@ -36,7 +36,7 @@ pub fn run(setting: &Setting, policy: &mut dyn Policy, seed: u64, progress: impl
     run_observed(setting, policy, seed, progress, &mut |_| {})
 }
 
-/// Like [`run`], and calls `observe` with each request that was served.
+/// Runs like [`run`], and calls `observe` with each request that was served.
 pub fn run_observed(
     setting: &Setting,
     policy: &mut dyn Policy,

@@ -31,7 +31,7 @@ impl Segment {
         f64::midpoint(self.rate(now), self.to) * (self.end - now)
     }
 
-    /// Within the segment.
+    /// Requests per second at a time within the segment.
     fn rate(&self, now: f64) -> f64 {
         self.from + self.slope() * (now - self.start)
     }

@@ -80,7 +80,7 @@ struct Planned {
 impl AnnotationSync {
     /// `fenced` must block writes when this replica does not lead.
     #[must_use]
-    pub fn new(fenced: Client, (watches, ownership): (Watches, Ownership), reporter: EventReporter) -> Self {
+    pub fn new(fenced: Client, watches: Watches, ownership: Ownership, reporter: EventReporter) -> Self {
         Self { writer: VariantWriter::new(fenced), watches, ownership, reporter }
     }
 

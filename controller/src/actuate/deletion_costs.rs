@@ -38,7 +38,7 @@ use crate::publish::events::{EventReporter, PendingEvent};
 
 /// A scale-down waits at most this long.
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// While an autoscaler has not followed yet, loads change.
+/// Time after which marks are made again: while an autoscaler has not followed yet, loads change.
 const REFRESH: Duration = Duration::from_secs(15);
 /// Patches for one scale-down at a time.
 const MAX_PATCHES: usize = 64;
@@ -57,6 +57,14 @@ enum MarkError {
     TooSlow,
     #[error(transparent)]
     NotLeading(NotLeading),
+}
+
+/// A pod whose cost is set or removed.
+#[derive(Clone, Copy)]
+struct PodId<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    uid: &'a str,
 }
 
 /// Sets and removes deletion costs.
@@ -78,7 +86,8 @@ impl DeletionCosts {
     pub fn new(
         fenced: Client,
         servers: ModelServers,
-        (watches, ownership): (Watches, Ownership),
+        watches: Watches,
+        ownership: Ownership,
         reporter: EventReporter,
     ) -> Self {
         let (recent, failures) = (RecentMarks::default(), Failures::default());
@@ -167,7 +176,7 @@ impl DeletionCosts {
         let new = chosen.iter().filter(|c| c.own_cost != c.cost()).map(|c| (*c, c.cost()));
         let namespace = &scale_down.workload.namespace;
         let patches = outdated.chain(new).take(MAX_PATCHES).map(|(c, cost)| async move {
-            let is_set = self.patch(namespace, (c.name, c.uid), cost).await?;
+            let is_set = self.patch(PodId { namespace, name: c.name, uid: c.uid }, cost).await?;
             let state = c.state().filter(|_| is_set && cost.is_some());
             Ok::<_, MarkError>(state.map(|state| format!("{} ({state:?})", c.name)))
         });
@@ -183,12 +192,8 @@ impl DeletionCosts {
     }
 
     /// Sets the cost, or removes it. False if the pod is gone, or another client has set a cost.
-    async fn patch(
-        &self,
-        namespace: &str,
-        (name, uid): (&str, &str),
-        cost: Option<i32>,
-    ) -> Result<bool, MarkError> {
+    async fn patch(&self, pod: PodId<'_>, cost: Option<i32>) -> Result<bool, MarkError> {
+        let PodId { namespace, name, uid } = pod;
         let annotations = cost.map_or_else(|| json!({}), |cost| json!({ANNOTATION: cost.to_string()}));
         // Without the uid, applying to a pod that is gone would create one.
         let metadata = json!({"name": name, "namespace": namespace, "uid": uid, "annotations": annotations});
@@ -210,7 +215,7 @@ impl DeletionCosts {
             let event = PendingEvent { warning: true, reason, note, digest: None };
             let found = self.watches.variants.get(&variant.namespace, &variant.name);
             let workload = found.and_then(|variant| variant.workload_reference());
-            self.reporter.report((&variant, &uid), workload, &event).await;
+            self.reporter.report(&variant, &uid, workload, &event).await;
         }
     }
 }

@@ -21,7 +21,8 @@ use crate::model::step::{DueStep, Step};
 use crate::model::to_zero;
 use crate::publish::events::{EventReporter, PendingEvent};
 
-/// After this time, a step from zero runs without its signal: requests wait. If an HPA undoes it, the next cycle decides again.
+/// Time after which a step from zero runs without its signal: requests wait. If an HPA undoes it, the next cycle
+/// decides again.
 const SIGNAL_WAIT_UP: Duration = Duration::from_millis(500);
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
@@ -53,7 +54,8 @@ impl ScaleExecutor {
     /// Requests a cycle through `changed` after each step.
     #[must_use]
     pub fn new(
-        (actuator, costs): (Actuator, Arc<DeletionCosts>),
+        actuator: Actuator,
+        costs: Arc<DeletionCosts>,
         status_targets: watch::Receiver<StatusTargets>,
         changed: Arc<Notify>,
         refusals: watch::Sender<Arc<Refusals>>,
@@ -183,7 +185,7 @@ impl ScaleExecutor {
         let Some(uid) = published.borrow().as_ref().and_then(variant) else { return };
         let note = format!("scaled from 0 to {}: {}", due.step.to, due.reason);
         let event = PendingEvent { warning: false, reason: EventReason::ScaledFromZero, note, digest: None };
-        self.reporter.report((&due.variant, &uid), due.step.workload.reference(), &event).await;
+        self.reporter.report(&due.variant, &uid, due.step.workload.reference(), &event).await;
     }
 
     async fn has_signal(&self, due: &DueStep) -> bool {

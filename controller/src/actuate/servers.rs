@@ -55,17 +55,16 @@ impl ModelServers {
         &self,
         client: &Client,
         namespace: &str,
-        (selector, ranks): (Option<&str>, &BTreeSet<u16>),
+        selector: Option<&str>,
+        ranks: &BTreeSet<u16>,
     ) -> ServerActivity {
         let mut activity = ServerActivity::default();
         let Some(selector) = selector.filter(|selector| !selector.is_empty()) else {
             activity.unknown.push("/scale has no pod selector".to_owned());
             return activity;
         };
-        let queries = tokio::time::timeout(
-            TIMEOUT,
-            self.query_pods(client, namespace, (selector, ranks), &mut activity),
-        );
+        let queries =
+            tokio::time::timeout(TIMEOUT, self.query_pods(client, namespace, selector, ranks, &mut activity));
         if queries.await.is_err() {
             activity.slow = Some(format!("no answer within {TIMEOUT:?}"));
         }
@@ -103,7 +102,8 @@ impl ModelServers {
         &self,
         client: &Client,
         namespace: &str,
-        (selector, ranks): (&str, &BTreeSet<u16>),
+        selector: &str,
+        ranks: &BTreeSet<u16>,
         activity: &mut ServerActivity,
     ) {
         let params = ListParams::default().labels(selector).limit(MAX_PODS);
@@ -134,9 +134,9 @@ impl ModelServers {
     async fn query_page(&self, namespace: &str, page: &MetricsPage) -> Result<InFlight, PageError> {
         let _permit = self.budget.admit(namespace).await;
         let spend = |bytes: usize| self.budget.spend(namespace, bytes);
-        let limits = (OF_SERVER, &spend as &(dyn Fn(usize) -> bool + Sync));
-        let path = page.url(METRICS_PATH);
-        let mut first = self.pages.read(&path, None, InFlight::default(), limits).await;
+        let read =
+            async |path| self.pages.read(&page.url(path), None, InFlight::default(), OF_SERVER, &spend).await;
+        let mut first = read(METRICS_PATH).await;
         let others = MODEL_SERVERS.iter().map(|row| row.path).filter(|path| *path != METRICS_PATH);
         for path in others {
             let can_differ = match &first {
@@ -146,7 +146,7 @@ impl ModelServers {
             if !can_differ {
                 break;
             }
-            let other = self.pages.read(&page.url(path), None, InFlight::default(), limits).await;
+            let other = read(path).await;
             if other.as_ref().is_ok_and(|read| read.requests.is_some()) {
                 first = other;
             }

@@ -118,23 +118,30 @@ pub(crate) type PodName = (Box<str>, Box<str>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReachedLimit {
     pub(crate) namespace: Arc<str>,
-    /// Kind and name.
-    of: (&'static str, Arc<str>),
-    limit: usize,
+    /// Kind of the object that has them.
+    kind: &'static str,
+    name: Arc<str>,
+    limit: Limit,
+}
+
+/// How many of something are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Limit {
+    most: usize,
     what: &'static str,
 }
 
 impl fmt::Display for ReachedLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { of: (kind, name), limit, what, .. } = self;
-        write!(f, "{kind} {name:?} has more than {limit} {what}")
+        let Self { kind, name, limit: Limit { most, what }, .. } = self;
+        write!(f, "{kind} {name:?} has more than {most} {what}")
     }
 }
 
 #[derive(Clone, Debug, Default)]
 struct SeenPod {
     series: usize,
-    /// Of no managed model.
+    /// Names of models in the series that no managed model has.
     names: Vec<Arc<str>>,
     engines: Vec<Arc<str>>,
 }
@@ -143,7 +150,7 @@ struct SeenPod {
 #[derive(Debug)]
 pub(crate) struct ReadNames {
     filter: Arc<SeriesFilter>,
-    /// By position; empty until the first series of a pod.
+    /// Pods by position; empty until the first series of a pod.
     pods: Vec<SeenPod>,
     /// Series of each model, by namespace.
     models: HashMap<(Arc<str>, Arc<str>), usize>,
@@ -187,16 +194,17 @@ impl ReadNames {
             self.pods.resize(self.filter.pods.max(1), SeenPod::default());
         }
         let seen = self.pods.get_mut(at)?;
-        let of = ("pod", &pod);
         seen.series += 1;
         if seen.series > MAX_SERIES {
-            reach(&mut self.reached, &namespace, of, (MAX_SERIES, "series"));
+            let limit = Limit { most: MAX_SERIES, what: "series" };
+            reach(&mut self.reached, &namespace, "pod", &pod, limit);
             return None;
         }
         let name =
             self.filter.model(&namespace, model).or_else(|| limited(&mut seen.names, model, MAX_NAMES));
         let Some(model_name) = name else {
-            reach(&mut self.reached, &namespace, of, too_many(model, (MAX_NAMES, "names of models")));
+            let limit = too_many(model, Limit { most: MAX_NAMES, what: "names of models" });
+            reach(&mut self.reached, &namespace, "pod", &pod, limit);
             return None;
         };
         Some(ReadPod { key: PodModel { namespace, pod, model_name }, at })
@@ -209,7 +217,8 @@ impl ReadNames {
         let found = limited(&mut seen.engines, engine, MAX_ENGINES);
         if found.is_none() {
             let PodModel { namespace, pod, .. } = &of.key;
-            reach(&mut self.reached, namespace, ("pod", pod), too_many(engine, (MAX_ENGINES, "engines")));
+            let limit = too_many(engine, Limit { most: MAX_ENGINES, what: "engines" });
+            reach(&mut self.reached, namespace, "pod", pod, limit);
         }
         found
     }
@@ -220,7 +229,8 @@ impl ReadNames {
         let series = self.models.entry(key.clone()).or_default();
         *series += 1;
         if *series > MAX_SERIES_OF_MODEL {
-            reach(&mut self.reached, &key.0, ("model", &key.1), (MAX_SERIES_OF_MODEL, "series"));
+            let limit = Limit { most: MAX_SERIES_OF_MODEL, what: "series" };
+            reach(&mut self.reached, &key.0, "model", &key.1, limit);
             return None;
         }
         Some(key)
@@ -231,8 +241,8 @@ impl ReadNames {
         let namespace = self.filter.namespace(namespace)?;
         let found = limited(self.pools.entry(namespace.clone()).or_default(), pool, MAX_POOLS);
         if found.is_none() {
-            let limit = too_many(pool, (MAX_POOLS, "InferencePools"));
-            reach(&mut self.reached, &namespace, ("namespace", &namespace), limit);
+            let limit = too_many(pool, Limit { most: MAX_POOLS, what: "InferencePools" });
+            reach(&mut self.reached, &namespace, "namespace", &namespace, limit);
         }
         Some((namespace, found?))
     }
@@ -251,18 +261,20 @@ fn limited(known: &mut Vec<Arc<str>>, name: &str, most: usize) -> Option<Arc<str
 }
 
 /// The limit that a new name exceeds.
-fn too_many(name: &str, number: (usize, &'static str)) -> (usize, &'static str) {
-    if name.len() > LONGEST_NAME { (LONGEST_NAME, "bytes in a label") } else { number }
+fn too_many(name: &str, number: Limit) -> Limit {
+    let length = Limit { most: LONGEST_NAME, what: "bytes in a label" };
+    if name.len() > LONGEST_NAME { length } else { number }
 }
 
 /// Notes it once.
 fn reach(
     reached: &mut Vec<ReachedLimit>,
     namespace: &Arc<str>,
-    (kind, name): (&'static str, &Arc<str>),
-    (limit, what): (usize, &'static str),
+    kind: &'static str,
+    name: &Arc<str>,
+    limit: Limit,
 ) {
-    let new = ReachedLimit { namespace: namespace.clone(), of: (kind, name.clone()), limit, what };
+    let new = ReachedLimit { namespace: namespace.clone(), kind, name: name.clone(), limit };
     if reached.len() < MAX_REACHED && !reached.contains(&new) {
         reached.push(new);
     }

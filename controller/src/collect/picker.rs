@@ -283,7 +283,7 @@ impl PickerPoller {
                 *since = now;
             }
             let at_zero = !query.models.is_empty();
-            queues.set_flow_control(key.clone(), (&answers, at_zero), *since, now);
+            queues.set_flow_control(key.clone(), &answers, at_zero, *since, now);
         }
         for key in excess {
             queues.mark_excess(key.clone());

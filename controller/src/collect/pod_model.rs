@@ -6,7 +6,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PodModel {
     pub namespace: Arc<str>,
-    /// It may have a rank suffix.
+    /// Name of the pod, perhaps with the suffix of a rank.
     pub pod: Arc<str>,
     /// `model_name` of the series; empty if absent.
     pub model_name: Arc<str>,

@@ -1,6 +1,7 @@
 //! Samples: the newest value of each signal with its time. A signal that is missing in the newest answer keeps its last
 //! value and ages.
 
+mod expiry;
 mod load;
 mod queues;
 mod router;
@@ -25,6 +26,7 @@ use queues::QueueMap;
 use router::RouterLoads;
 use update::LoadUpdate;
 
+pub(crate) use expiry::SampleExpiry;
 pub(crate) use load::{EngineSleep, PodLoad};
 pub(crate) use queues::QueueState;
 
@@ -48,7 +50,7 @@ const QUEUE_EXPIRY: Duration = Duration::from_hours(1);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PodCache<'a> {
     pub namespace: &'a str,
-    /// It may have a rank suffix.
+    /// Name of the pod, perhaps with the suffix of a rank.
     pub pod: &'a str,
     pub cache: TimedValue<EngineCaches>,
 }
@@ -290,7 +292,7 @@ impl Samples {
         sample.is_none_or(|sample| newest.is_none_or(|newest| sample.at >= newest))
     }
 
-    /// Within the period, or the next longer window. `None`: unknown.
+    /// Completed requests within the period, or the next longer window. `None`: unknown.
     #[must_use]
     pub(crate) fn completed(&self, namespace: &str, model: &str, within: Retention) -> Option<TimedValue> {
         let of_model = self.completed.get(&(namespace.into(), model.into()))?;
@@ -370,27 +372,6 @@ impl Samples {
         now: Instant,
     ) -> Option<RouterLoad> {
         self.routers.get(namespace, model, ages, now)
-    }
-
-    /// Removes deleted pods after `deleted`, existing pods after `existing`.
-    pub(crate) fn remove_expired(
-        &mut self,
-        now: Instant,
-        (deleted, existing): (Duration, Duration),
-        exists: impl Fn(&str, &str) -> bool,
-    ) {
-        let limit = |namespace: &str, pod: &str| if exists(namespace, pod) { existing } else { deleted };
-        self.loads.retain(|key, load| {
-            let age = load.newest().map(|at| now.saturating_duration_since(at));
-            age.is_some_and(|age| age <= limit(&key.namespace, &key.pod))
-        });
-        self.caches.retain(|(namespace, pod), cache| cache.age(now) <= limit(namespace, pod));
-        self.counters.remove_expired(now, |key| limit(&key.namespace, &key.pod));
-        for queues in [&mut self.queues, &mut self.pool_queues] {
-            queues.retain(|_, queue| queue.age(now) <= QUEUE_EXPIRY);
-        }
-        self.routers.remove_expired(now, QUEUE_EXPIRY);
-        self.failing.retain(|_, failure| failure.age(now) <= QUEUE_EXPIRY);
     }
 }
 

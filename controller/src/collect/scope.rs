@@ -31,13 +31,13 @@ impl Scope {
         Self::new(scopes.into_iter().flat_map(Scope::names))
     }
 
-    /// These namespaces in one scope if they have few enough pods, else in as many as needed.
-    /// `series`: series for each pod in the answer, at most.
+    /// Puts these namespaces into one scope if they have few enough pods, else into as many as needed. `series`: most
+    /// series of a pod in the answer.
     pub(crate) fn for_pods(pods: &BTreeMap<String, usize>, series: usize) -> Vec<Self> {
         split_by_pods(pods, MAX_PODS * PER_POD / series.max(PER_POD))
     }
 
-    /// These namespaces, in as many scopes as needed.
+    /// Puts these namespaces into as many scopes as needed.
     pub(crate) fn split<'a>(namespaces: impl IntoIterator<Item = &'a str>) -> Vec<Self> {
         Self::for_pods(&namespaces.into_iter().map(|name| (name.to_owned(), 0)).collect(), PER_POD)
     }

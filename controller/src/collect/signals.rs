@@ -87,7 +87,7 @@ impl Signal {
         }
     }
 
-    /// It is added to this one.
+    /// Query whose values are added to those of this one.
     pub(crate) const fn part(self) -> Option<Self> {
         match self {
             Self::Running => Some(Self::RunningPart),

@@ -94,9 +94,9 @@ pub(crate) fn server_of(engine: &str) -> &str {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct WorkRow {
     pub(crate) counter: Counter,
-    /// Of the names that a server has for the counter, 0 is the current one.
+    /// Rank of the name among those that the server has for the counter; 0 is the current one.
     pub(crate) rank: usize,
-    /// It is added to the value under the other names.
+    /// The value is added to that under the other names.
     pub(crate) is_part: bool,
     pub(crate) engine: EngineKey,
     pub(crate) value: f64,

@@ -108,7 +108,7 @@ pub(super) struct InvalidEntry {
     pub(super) has_last_valid: bool,
 }
 
-/// If several entries have one scope, the first by key counts.
+/// Entries of one model. If several have the same scope, the first by key counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ModelEntries {
     wide: Option<usize>,

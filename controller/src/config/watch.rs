@@ -23,7 +23,7 @@ use super::{ConfigMaps, MapCache};
 
 const TASK: &str = "watch of ConfigMaps";
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
-/// Until maps that could not be read are read again.
+/// Time until maps that could not be read are read again.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 const LOCAL_NAMES: [&str; 2] = [LOCAL_SATURATION_MAP_NAME, LOCAL_SCALE_TO_ZERO_MAP_NAME];

@@ -54,15 +54,23 @@ pub(crate) struct Assembled {
     pub(crate) autoscalers: AutoscalerIndex,
 }
 
+/// What Prometheus and the endpoint pickers answered.
+#[derive(Clone, Copy)]
+pub(crate) struct CollectedSignals<'a> {
+    pub(crate) samples: &'a Samples,
+    pub(crate) pickers: &'a Pickers,
+}
+
 pub(crate) fn assemble(
     watches: &Watches,
     managed: &[ManagedVariant],
-    (samples, pickers): (&Samples, &Pickers),
+    signals: CollectedSignals<'_>,
     memory: &mut Memory,
     mut config: Config,
     fleet: &FleetSettings,
     at: Moment,
 ) -> Assembled {
+    let CollectedSignals { samples, pickers } = signals;
     let queues = pickers.queues().borrow().clone();
     let pods = pods::workload_pods(watches);
     let autoscalers = AutoscalerIndex::new(watches);
@@ -70,7 +78,7 @@ pub(crate) fn assemble(
     let is_limited = config.limited_mode || fleet.all().any(|settings| settings.saturation().enable_limiter);
     let mut gpus = GpuInputs::new(watches, &pods, is_limited);
     let scaled_by = ScaledBy { limits: &limits, autoscalers: &autoscalers };
-    let inputs = CycleInputs::new(watches, (samples, pickers), &pods, scaled_by, &config, at);
+    let inputs = CycleInputs::new(watches, signals, &pods, scaled_by, &config, at);
     let mut models: BTreeMap<ModelKey, ModelInputs> = BTreeMap::new();
     let (mut present, mut newly_ready) = (BTreeMap::new(), BTreeMap::new());
     let mut quotas = QuotaBooks::new(watches, &pods, is_limited);
@@ -93,7 +101,7 @@ pub(crate) fn assemble(
         let id = ModelKey::new(&m.key.namespace, &declared.model_id);
         let queue = samples.scheduler_queue(&id.namespace, &id.model_id, &inputs.ages, at.now);
         let settings = fleet.of(&id);
-        let mut variant = inputs.variant((m, declared), &workload, remembered, settings, queue.is_late);
+        let mut variant = inputs.variant(m, declared, &workload, remembered, settings, queue.is_late);
         gpus.add_template(&mut variant, key, workload.template.as_ref());
         quotas.add(&mut variant, key, &workload);
         gpus.add_unplaced(&mut variant, key, workload.replicas.current);
@@ -167,7 +175,7 @@ impl ScaledBy<'_> {
     }
 }
 
-/// Joined once for all variants.
+/// Inputs that are joined once for all variants.
 struct CycleInputs<'a> {
     watches: &'a Watches,
     samples: &'a Samples,
@@ -186,7 +194,7 @@ struct CycleInputs<'a> {
 impl<'a> CycleInputs<'a> {
     fn new(
         watches: &'a Watches,
-        (samples, pickers): (&'a Samples, &'a Pickers),
+        CollectedSignals { samples, pickers }: CollectedSignals<'a>,
         pods: &'a BTreeMap<PodKey, WorkloadPod>,
         scaled_by: ScaledBy<'a>,
         config: &Config,
@@ -210,7 +218,7 @@ impl<'a> CycleInputs<'a> {
         }
     }
 
-    /// Within [`FIRST_METRICS`].
+    /// Whether a replica became ready within [`FIRST_METRICS`].
     fn is_newly_ready(&self, key: &WorkloadKey) -> bool {
         let since = self.unready.get(key).and_then(|unready| unready.last_ready);
         since.is_some_and(|since| age(since, self.at.wall) <= FIRST_METRICS)
@@ -218,7 +226,8 @@ impl<'a> CycleInputs<'a> {
 
     fn variant(
         &self,
-        (m, declared): (&ManagedVariant, &ParsedSpec),
+        m: &ManagedVariant,
+        declared: &ParsedSpec,
         workload: &Workload,
         remembered: &mut VariantMemory,
         settings: &ModelSettings,
@@ -237,7 +246,7 @@ impl<'a> CycleInputs<'a> {
         let none_unready = UnreadyPods::default();
         let unready = self.unready.get(key).unwrap_or(&none_unready);
         let (podless, quota_wait) = podless_state(self.watches, &key.namespace, workload, unready);
-        add_progress(&mut variant, remembered, workload.replicas, (unready, podless), self.at);
+        add_progress(&mut variant, remembered, workload.replicas, unready, podless, self.at);
         let waits = |p: &Pending| p.state == PendingState::WaitingForQuota;
         variant.quota_wait = quota_wait.filter(|_| variant.pending.iter().flatten().any(waits));
         let reader = ReplicaReader {
@@ -265,7 +274,7 @@ impl<'a> CycleInputs<'a> {
         }
         model.router = self.samples.router_load(&model.namespace, &model.model_id, &self.ages, self.at.now);
         let created = workloads.into_iter().filter_map(|key| self.newest_pod_created.get(key)).max();
-        evidence.complete(&mut model, to_zero, created.copied(), self.samples, (&self.ages, self.at));
+        evidence.complete(&mut model, to_zero, created.copied(), self.samples, &self.ages, self.at);
         model
     }
 
@@ -284,7 +293,7 @@ impl<'a> CycleInputs<'a> {
         for pool in pools {
             let mut obstacle = pool.obstacle;
             if let SchedulerQueue::Known(all) = samples.pool_queue(&namespace, &pool.name, ages, at.now) {
-                let is_sole = pickers.serves_only(watches, &pool, (&model_id, workloads));
+                let is_sole = pickers.serves_only(watches, &pool, &model_id, workloads);
                 if is_sole {
                     model.scheduler_queue = model.scheduler_queue.raised_to(all);
                 }
@@ -330,7 +339,8 @@ fn add_progress(
     variant: &mut Variant,
     remembered: &mut VariantMemory,
     replicas: Replicas,
-    (unready, podless): (&UnreadyPods, PendingState),
+    unready: &UnreadyPods,
+    podless: PendingState,
     at: Moment,
 ) {
     variant.current = replicas.current;

@@ -225,7 +225,7 @@ fn optimization_ready(decision: &Decision, had_target: bool, awaited: Option<Str
     condition_true(reason, message)
 }
 
-/// Of a model whose requests are seen.
+/// Message about a model at 0 replicas whose requests are seen.
 const fn at_zero_message(mode: Mode) -> &'static str {
     match mode {
         Mode::Auto => "The model is at 0 replicas, and waiting requests wake it",

@@ -46,8 +46,8 @@ pub use progress::CycleProgress;
 const DEBOUNCE: Duration = Duration::from_secs(1);
 /// Changes of settings within this time cause one cycle.
 const SETTINGS_DEBOUNCE: Duration = Duration::from_millis(250);
-/// Until the next round while a step to zero waits for its second check: a short delay leaves less time for new
-/// requests. At least [`RECHECK_FACTOR`] times the duration of the last round.
+/// Time until the next round while a step to zero waits for its second check: a short delay leaves less time for new
+/// requests. It is at least [`RECHECK_FACTOR`] times the duration of the last round.
 const RECHECK_DELAY: Duration = Duration::from_millis(250);
 const RECHECK_FACTOR: u32 = 4;
 const TIMER_TOLERANCE: Duration = Duration::from_millis(100);
@@ -82,7 +82,7 @@ pub struct Sources {
     pub metrics_api: watch::Receiver<MetricsApi>,
     /// Refused scale-ups.
     pub refusals: watch::Receiver<Arc<Refusals>>,
-    /// Which variants this controller manages.
+    /// Selects the variants that this controller manages.
     pub ownership: Ownership,
 }
 
@@ -237,7 +237,8 @@ impl Engine {
         self.progress.advance(inputs.config.period());
     }
 
-    /// If other models are affected, the next cycle decides.
+    /// Decides between two cycles on models that need more replicas. If other models are affected, the next cycle
+    /// decides.
     fn scale_up_early(&self, state: &mut State) {
         let Some(before) = self.published.borrow().clone() else { return };
         let (has_new_samples, waiting) = (self.inputs().config.early_scale_up, BTreeSet::new());

@@ -41,7 +41,8 @@ impl Evidence {
         to_zero: ScaleToZero,
         newest_pod: Option<Timestamp>,
         samples: &Samples,
-        (ages, at): (&MetricsAge, Moment),
+        ages: &MetricsAge,
+        at: Moment,
     ) {
         let id = model.key();
         let new =

@@ -13,10 +13,10 @@ use crate::model::conditions::ConditionDraft;
 use crate::model::moment::Moment;
 use crate::model::reported::SignalCondition;
 
-/// Until then the condition stays True. One failed read of an HPA ends with its next one, and a new target needs a scrape
-/// and a sync.
+/// Time for which the condition stays True. One failed read of an HPA ends with its next one, and a new target needs a
+/// scrape and a sync.
 const DOUBT_AFTER: Duration = Duration::from_secs(45);
-/// Until then the condition is Unknown.
+/// Time after which a problem makes the condition False. Before, it is Unknown.
 const BROKEN_AFTER: Duration = Duration::from_secs(90);
 /// Interval of looks while a problem is in doubt. Shorter than the sync of an HPA, whose good moments hide another writer.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
@@ -28,7 +28,7 @@ const GOOD_LOOKS: u32 = 4;
 const OVER_AFTER: Duration = Duration::from_secs(40);
 /// Older looks count half.
 const MAX_LOOKS: u32 = 16;
-/// Until then the message of a problem stays.
+/// Time for which the message of a problem stays.
 const MESSAGE_LASTS: Duration = Duration::from_mins(5);
 /// A variant or an autoscaler that is younger is never broken: its objects may be applied one by one.
 const SETTLING: SignedDuration = SignedDuration::from_mins(2);
@@ -62,9 +62,9 @@ pub(crate) struct FollowState {
     last_scale: Option<ScaleRecord>,
     /// Last condition.
     last: Option<ConditionDraft>,
-    /// Time of its message.
+    /// Time of the last condition's message.
     last_message: Option<Instant>,
-    /// When the next look is due.
+    /// Time at which the next look is due.
     pub(crate) next_check: Option<Instant>,
 }
 
@@ -249,7 +249,7 @@ fn settles_in(newest: Option<Timestamp>, at: Moment) -> Duration {
     Duration::try_from(SETTLING - age).unwrap_or_default()
 }
 
-/// Without figures, which would write the status at every step.
+/// Condition without a problem. The message has no figures, which would write the status at every step.
 fn undisputed(verdict: &SignalVerdict) -> ConditionDraft {
     match verdict {
         SignalVerdict::Followed { name, note: None } => {

@@ -57,16 +57,16 @@ pub(crate) fn inventory<'a>(
     Ok(inventories.0.into_values().map(|named| (named.accelerator, named.gpus)).collect())
 }
 
-/// By node and normalized name of the accelerator. Devices that several nodes reach have the empty node.
+/// Offers by node and normalized name of the accelerator. Devices that several nodes reach have the empty node.
 #[derive(Default)]
 struct Offers(BTreeMap<(Box<str>, String), Offer>);
 
 /// GPUs of one accelerator on one node.
 struct Offer {
     accelerator: Box<str>,
-    /// As extended resources.
+    /// GPUs offered as extended resources.
     plugin: Inventory,
-    /// As devices for claims.
+    /// GPUs offered as devices for claims.
     devices: Inventory,
 }
 
@@ -74,12 +74,12 @@ struct Offer {
 #[derive(Clone, Copy, Default)]
 struct PluginCount {
     allocatable: u16,
-    /// By pods.
+    /// GPUs that pods hold.
     held: u16,
 }
 
 impl Offer {
-    /// Offered both ways, the cards are the same: a node has one set of them.
+    /// GPUs of the offer. Cards that are offered both ways are the same: a node has one set of them.
     fn total(&self) -> Inventory {
         let used = self.plugin.used.saturating_add(self.devices.used);
         let limits = [self.plugin.limit, self.devices.limit];
@@ -116,8 +116,8 @@ impl Offers {
         }
     }
 
-    /// If its pods hold more GPUs than it has, as after a GPU failure, the excess is not taken from other nodes. An
-    /// unschedulable node has no free GPUs.
+    /// Adds the GPUs of a device plugin. If pods hold more GPUs than the node has, as after a GPU failure, the excess
+    /// is not taken from other nodes. An unschedulable node has no free GPUs.
     fn add_plugin(&mut self, name: &str, node: &NodeFacts, accelerator: &str, count: PluginCount) {
         let PluginCount { allocatable, held } = count;
         let limit = if node.takes_pods { allocatable.max(held) } else { held };

@@ -77,7 +77,7 @@ impl Memory {
         entry
     }
 
-    /// When conditions `SignalFollowed` need another look.
+    /// Times at which conditions `SignalFollowed` need another look.
     pub(crate) fn signal_checks(&self) -> impl Iterator<Item = Instant> {
         self.variants.values().filter_map(|v| v.follow.next_check)
     }

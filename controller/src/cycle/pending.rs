@@ -18,7 +18,7 @@ const MAX_PENDING: usize = 1000;
 pub(crate) struct PendingTracker {
     /// Times since which replicas have had no pod, oldest first.
     podless: Vec<Instant>,
-    /// When the number of ready replicas last rose.
+    /// Time at which the number of ready replicas last rose.
     last_ready: Option<Timestamp>,
     /// Recent maximum of ready replicas.
     peak: Option<Peak>,

@@ -34,16 +34,16 @@ impl QuotaResource {
     }
 }
 
-/// Which pods a ResourceQuota counts.
+/// Selects the pods that a ResourceQuota counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum QuotaScope {
-    /// With a deadline, or without one.
+    /// Pods with a deadline, or without one.
     Terminating(bool),
-    /// Without requests and limits of CPU and memory, or with any.
+    /// Pods without requests and limits of CPU and memory, or with any.
     BestEffort(bool),
-    /// With a priority class, or without one.
+    /// Pods with a priority class, or without one.
     HasPriorityClass(bool),
-    /// One of these priority classes, or none of them.
+    /// Pods with one of these priority classes, or with none of them.
     PriorityClass { is_in: bool, names: Box<[Box<str>]> },
     /// A scope that no pod template of a model server has.
     Other,
@@ -167,7 +167,7 @@ impl<'a> Sums<'a> {
         running
     }
 
-    /// As in Kubernetes, missing requests default to the limits.
+    /// Sums up the resources of a container. As in Kubernetes, missing requests default to the limits.
     fn of_requirements(requirements: Option<&'a ResourceRequirements>) -> Self {
         let mut sums = Self::default();
         let Some(requirements) = requirements else { return sums };

@@ -17,7 +17,7 @@ use crate::model::step::{DueStep, ScaleDown};
 /// Result of one cycle.
 #[derive(Clone, Debug, Default)]
 pub struct Published {
-    /// When the cycle ran.
+    /// Time of the cycle.
     pub at: Timestamp,
     /// Maximum time to the next cycle.
     pub interval: Duration,

@@ -26,9 +26,9 @@ const MAX_DIGITS: usize = 20;
 /// How a fraction of a unit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
-    /// For what pods use.
+    /// Up, for what pods use.
     Up,
-    /// For what a quota allows.
+    /// Down, for what a quota allows.
     Down,
 }
 

@@ -115,7 +115,7 @@ impl ReportedState {
     }
 }
 
-/// To the length that the schema of the status allows.
+/// Truncates to the length that the schema of the status allows.
 fn truncate(budget: &str) -> String {
     budget.chars().take(253).collect()
 }
@@ -124,7 +124,7 @@ fn truncate(budget: &str) -> String {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SignalCondition {
     pub(crate) draft: ConditionDraft,
-    /// Its transition time.
+    /// Transition time of the condition.
     pub(crate) since: Timestamp,
 }
 

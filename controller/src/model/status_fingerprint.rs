@@ -56,7 +56,7 @@ impl StatusFingerprint {
         }
     }
 
-    /// Of the status after this write, which has left a kept state in place.
+    /// Fingerprint of the status after this write, which has left a kept state in place.
     pub(crate) fn after_write(&self, written: &VariantAutoscalingStatus) -> Self {
         Self { keeps_state: self.keeps_state, ..Self::from_status(written) }
     }

@@ -12,12 +12,12 @@ use super::to_zero::Permit;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) workload: WorkloadKey,
-    /// One re-created under the same name is left alone.
+    /// UID of the workload. A workload that was created again under the same name is left alone.
     pub(crate) uid: Box<str>,
-    /// If the workload has others, another client scaled it.
+    /// Replicas at the decision. If the workload has another number, another client scaled it.
     pub(crate) from: u32,
     pub(crate) to: u32,
-    /// Of a step to zero that depends on idle servers.
+    /// Permit of a step to zero that depends on idle servers.
     pub(crate) permit: Option<Permit>,
     /// Pods of a group that have requests.
     pub(crate) serving: ServingPods,

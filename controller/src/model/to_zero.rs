@@ -25,10 +25,10 @@ pub(crate) const SIGNAL_WAIT: Duration = Duration::from_secs(2);
 /// What a second check reads about a variant whose signal is 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SecondCheck<'a> {
-    /// Since when the signal has been 0.
+    /// Time since which the signal has been 0.
     pub(crate) since: Instant,
     pub(crate) now: Instant,
-    /// As the newest samples show it.
+    /// The model as the newest samples show it.
     pub(crate) model: Option<&'a Model>,
     pub(crate) variant: &'a str,
     /// Time of the newest count of completed requests; `None` if the model needs none.

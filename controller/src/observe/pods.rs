@@ -23,13 +23,13 @@ pub(crate) struct WorkloadPod {
     pub(crate) created: Option<Timestamp>,
     /// Time of the last change of readiness.
     pub(crate) since: Option<Timestamp>,
-    /// Bound to a node, where its GPUs are counted.
+    /// The pod is bound to a node, where its GPUs are counted.
     pub(crate) is_placed: bool,
-    /// Of extended resources.
+    /// GPUs of extended resources.
     pub(crate) gpus: u32,
-    /// ResourceClaimTemplates of its own claims.
+    /// ResourceClaimTemplates of the pod's own claims.
     pub(crate) claim_templates: Box<[Box<str>]>,
-    /// First of its scheduling gates.
+    /// First scheduling gate of the pod.
     pub(crate) gate: Option<Box<str>>,
 }
 
@@ -230,7 +230,7 @@ pub(crate) struct UnreadyPods {
 /// Pods of one workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PodCounts {
-    /// That take requests.
+    /// Pods that take requests.
     pub(crate) leaders: u32,
     pub(crate) workers: u32,
     /// Pods, or leaders of groups, that end and still hold their GPUs.
@@ -307,12 +307,12 @@ pub(crate) struct ReplicaPods<'a> {
     workload: &'a WorkloadKey,
     /// Name of the pod, or of the leader.
     name: &'a str,
-    /// Without a leader, the group is about to be recreated.
+    /// The group has a leader. Without one it is about to be created again.
     has_leader: bool,
     /// Active pods, and those that a complete group has.
     pods: u32,
     wanted: u32,
-    /// The worst of its pods. A group that lacks pods is starting.
+    /// Phase of the worst pod. A group that lacks pods is starting.
     phase: Phase,
     /// Since the last pod entered the phase.
     since: Option<Timestamp>,

@@ -6,7 +6,7 @@ use wva_crds::entries::EndpointPicker;
 use wva_runtime::OptionalCache;
 use wva_runtime::cache::Projection;
 
-/// Neither keys nor values of labels can contain it.
+/// Separator of labels. Neither keys nor values can contain it.
 const SEPARATOR: char = '\0';
 const MAX_PORTS: usize = 8;
 

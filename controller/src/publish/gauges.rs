@@ -165,7 +165,7 @@ impl VariantSeries {
         published.variants.iter().filter(is_ours).map(one).collect()
     }
 
-    /// Without those withheld.
+    /// Variants that are exported, without those withheld.
     fn exported<'a>(&self, published: &'a Published, ours: &[OwnVariant<'a>]) -> ExportedVariants<'a> {
         let inputs = inputs(&published.snapshot);
         let one = |OwnVariant { key, variant, .. }: &OwnVariant<'a>| Exported {
@@ -179,7 +179,7 @@ impl VariantSeries {
     }
 }
 
-/// Which variants of a publication are exported.
+/// Fingerprint of the variants of a publication that are exported.
 fn fingerprint(ours: &[OwnVariant<'_>]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for OwnVariant { key, is_withheld, .. } in ours {

@@ -6,11 +6,13 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Api, Client};
 use tokio::sync::watch;
-use wva_crds::events::{EventDraft, EventReason, EventSource, build_event, object_reference};
+use wva_crds::events::{EventDraft, EventReason, EventSource, ObjectKind, build_event, object_reference};
 
 use crate::publish::leader_events::LeaderEvents;
 
-const MONITOR: (&str, &str) = ("monitoring.coreos.com/v1", "ServiceMonitor");
+const MONITOR: ObjectKind<'_> =
+    ObjectKind { api_version: "monitoring.coreos.com/v1", kind: "ServiceMonitor" };
+const DEPLOYMENT: ObjectKind<'_> = ObjectKind { api_version: "apps/v1", kind: "Deployment" };
 
 /// Reports the deletion of the controller's ServiceMonitor.
 #[derive(Clone, Debug)]
@@ -59,7 +61,7 @@ impl ServiceMonitorReporter {
         tracing::warn!(reason = reason.as_str(), "{note}");
         let event = build_event(&EventDraft {
             regarding: self.regarding(client).await,
-            related: Some(object_reference(MONITOR, (&self.namespace, &monitor), Some(uid))),
+            related: Some(object_reference(MONITOR, &self.namespace, &monitor, Some(uid))),
             warning: true,
             reason,
             note: &note,
@@ -74,6 +76,6 @@ impl ServiceMonitorReporter {
         let api: Api<Deployment> = Api::namespaced(client.clone(), &self.namespace);
         let found = api.get_metadata_opt(&self.deployment).await;
         let uid = found.ok().flatten().and_then(|d| d.metadata.uid);
-        object_reference(("apps/v1", "Deployment"), (&self.namespace, &self.deployment), uid.as_deref())
+        object_reference(DEPLOYMENT, &self.namespace, &self.deployment, uid.as_deref())
     }
 }

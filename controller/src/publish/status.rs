@@ -198,7 +198,7 @@ impl StatusWriter {
                     let variant =
                         source.variants.get(&key).filter(|v| ownership_view.is_managed(&key, &v.uid))?;
                     let status = desired_status(variant, &before.fingerprint, now, source.interval)?;
-                    let answer = write(&client, (&key, &variant.uid), status, before).await;
+                    let answer = write(&client, &key, &variant.uid, status, before).await;
                     Some((key, variant.uid.clone(), answer))
                 }
             })
@@ -310,29 +310,27 @@ impl FailureLog {
 /// Returns what the next write starts from. If another writer came first, it takes over what that one changed.
 async fn write(
     client: &Client,
-    (key, uid): (&VariantKey, &str),
+    key: &VariantKey,
+    uid: &str,
     mut status: VariantAutoscalingStatus,
     mut before: PresentStatus,
 ) -> Result<PresentStatus, WriteError> {
     let resource = ApiResource::erase::<VariantAutoscaling>(&());
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
     let params = PatchParams { field_manager: Some("wva".to_owned()), ..PatchParams::default() };
+    let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
+    let call = |verb, resource| ApiCall { verb, resource, namespace, name };
     let mut is_second = false;
     let written = loop {
         let patch = Patch::Merge(merge_patch(&status, before.revision));
-        match answer(
-            ("patch", "variantautoscalings/status"),
-            key,
-            api.patch_status(&key.name, &params, &patch),
-        )
-        .await?
-        {
+        let patched = api.patch_status(&key.name, &params, &patch);
+        match answer(call("patch", "variantautoscalings/status"), patched).await? {
             Answer::Object(object) => break revision(&object),
             Answer::Gone => break None,
             Answer::Conflict(error) if is_second => return Err(error),
             Answer::Conflict(_) => {}
         }
-        let newest = match answer(("get", "variantautoscalings"), key, api.get(&key.name)).await? {
+        let newest = match answer(call("get", "variantautoscalings"), api.get(&key.name)).await? {
             Answer::Object(newest) if newest.uid().as_deref() == Some(uid) => newest,
             Answer::Object(_) | Answer::Gone => break None,
             Answer::Conflict(error) => return Err(error),
@@ -353,12 +351,9 @@ enum Answer {
 }
 
 async fn answer(
-    (verb, resource): (&'static str, &'static str),
-    key: &VariantKey,
+    call: ApiCall<'_>,
     request: impl Future<Output = kube::Result<DynamicObject>>,
 ) -> Result<Answer, WriteError> {
-    let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
-    let call = ApiCall { verb, resource, namespace, name };
     let refused = |error: &kube::Error| WriteError::Refused(call.describe_failure(error));
     match tokio::time::timeout(WRITE_TIMEOUT, request).await {
         Ok(Ok(object)) => Ok(Answer::Object(Box::new(object))),

@@ -21,7 +21,7 @@ const LONGEST: usize = 512;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(into = "String")]
 pub struct EndpointPicker {
-    /// Which pods.
+    /// Pods of the picker.
     pub pods: PickerPods,
     /// Port of `/metrics`, 1 to 65535. `None`: the pod says.
     pub port: Option<u16>,
@@ -29,12 +29,12 @@ pub struct EndpointPicker {
     pub tls: Option<bool>,
 }
 
-/// How pods are found.
+/// Finds the pods of a picker.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PickerPods {
-    /// By the selector of this Service.
+    /// Pods that the selector of this Service matches.
     Service(String),
-    /// By labels, such as `app=epp,role=active`.
+    /// Pods with labels such as `app=epp,role=active`.
     Labels(String),
 }
 
@@ -104,7 +104,7 @@ impl FromStr for EndpointPicker {
     }
 }
 
-/// Without sign and leading zeros.
+/// Parses a port without sign and leading zeros.
 fn parse_port(text: &str) -> Option<u16> {
     text.parse().ok().filter(|port: &u16| *port > 0 && port.to_string() == text)
 }

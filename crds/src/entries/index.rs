@@ -12,7 +12,7 @@ type KeyAndEntry<'a, E> = (&'a str, &'a E);
 #[derive(Clone, Debug)]
 pub struct EntryIndex<'a, E> {
     default: Option<KeyAndEntry<'a, E>>,
-    /// By model, and by namespace if the entry names one.
+    /// Entries by model, and by namespace if the entry names one.
     by_model: HashMap<(&'a str, Option<&'a str>), KeyAndEntry<'a, E>>,
 }
 

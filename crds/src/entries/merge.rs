@@ -104,9 +104,9 @@ pub struct Conflict {
 /// Required order of two fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// At most the other value.
+    /// The value must be at most the other one.
     AtMost,
-    /// Above the other value.
+    /// The value must be above the other one.
     Above,
 }
 

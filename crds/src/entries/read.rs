@@ -30,9 +30,9 @@ impl Entry for ScaleToZeroEntry {
 /// A parsed entry.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ParsedEntry {
-    /// Its value, if the text is YAML.
+    /// Value of the entry, if the text is YAML.
     pub value: Option<Value>,
-    /// All its faults.
+    /// All faults of the entry.
     pub faults: Vec<Fault>,
 }
 

@@ -155,16 +155,16 @@ pub enum Optimizer {
     Exact,
 }
 
-/// When the throughput analyzer keeps an extra replica.
+/// Decides when the throughput analyzer keeps an extra replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WarmSpare {
-    /// If the cold start is long.
+    /// The analyzer keeps one if the cold start is long.
     #[default]
     Auto,
-    /// Always.
+    /// The analyzer always keeps one.
     On,
-    /// Never.
+    /// The analyzer never keeps one.
     Off,
 }
 

@@ -18,7 +18,7 @@ pub struct Throughput {
     pub hold: Option<GoDuration>,
     /// Time to drain a backlog.
     pub drain: GoDuration,
-    /// When an extra replica is kept.
+    /// Decides when an extra replica is kept.
     pub warm_spare: WarmSpare,
 }
 

@@ -12,7 +12,7 @@ macro_rules! event_reasons {
             /// All reasons.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// Its text in the API.
+            /// Text in the API.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {

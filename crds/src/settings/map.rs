@@ -33,7 +33,7 @@ pub struct ConfigKey {
     pub setting: Option<&'static Setting>,
     /// The key is an old name.
     pub is_old_name: bool,
-    /// Its layout.
+    /// Layout of the key.
     pub layout: Layout,
     /// Value, never empty: an empty one counts as not set.
     pub text: String,
@@ -55,7 +55,7 @@ impl fmt::Debug for ConfigKey {
 /// Errors of `config.yaml` or a config file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NestedError {
-    /// Not YAML, or a duplicate key.
+    /// The text is not YAML, or has a duplicate key.
     #[error("invalid YAML: {0}")]
     InvalidYaml(String),
     /// The YAML is not a map.
@@ -173,7 +173,7 @@ fn config_key(key: &str, text: &str, layout: Layout) -> Option<ConfigKey> {
     })
 }
 
-/// Including old names.
+/// All keys, old names included.
 #[must_use]
 pub fn known_keys() -> Vec<&'static str> {
     let rows = SETTINGS.iter().filter(|s| s.in_map);

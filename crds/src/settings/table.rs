@@ -9,7 +9,7 @@ use super::{Alias, Key, Kind, Setting};
 use crate::names;
 
 const DURATION: Kind = Kind::Duration { min_ms: 1 };
-/// At least a minute, so that there is time to renew.
+/// Lifetime of at least a minute, so that there is time to renew.
 const LIFETIME: Kind = Kind::Duration { min_ms: 60_000 };
 const NAME: Kind = Kind::Name { dots: true };
 /// Name of a Namespace or a Service.

@@ -105,7 +105,7 @@ fn split_tokens(text: &str) -> Vec<&str> {
     tokens
 }
 
-/// Its host must be one that the HTTP client accepts.
+/// Whether a text is a URL whose host the HTTP client accepts.
 pub(super) fn is_url(text: &str) -> bool {
     let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
     // The client's parser tolerates missing and extra slashes.

@@ -23,7 +23,7 @@ pub enum Kind {
     },
     /// `:8443`, `127.0.0.1:8443`, or `0` to disable it.
     Address,
-    /// Only loopback addresses.
+    /// An address, which must be a loopback address.
     LoopbackAddress,
     /// An `http` or `https` URL.
     Url,
@@ -66,7 +66,7 @@ pub enum Value {
 /// They say what is expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
-    /// Not a duration.
+    /// The text is not a duration.
     #[error(transparent)]
     Duration(#[from] crate::duration::DurationError),
     /// The text of a bearer token is secret.

@@ -73,7 +73,7 @@ pub(super) struct MetricPressure {
     pub(super) ratio: f64,
 }
 
-/// Of each metric in the spec of an HPA.
+/// Pressure of each metric in the spec of an HPA.
 pub(super) fn pressures(hpa: &HorizontalPodAutoscaler) -> Box<[MetricPressure]> {
     let shown: Vec<_> = hpa.status.iter().flat_map(|s| s.current_metrics.iter().flatten()).collect();
     let pressure = |spec: &MetricSpec| {

@@ -116,7 +116,7 @@ impl Pauses {
     }
 }
 
-/// As KEDA reads it: any value that Go does not parse as false sets the annotation.
+/// Reads the annotation as KEDA does: any value that Go does not parse as false sets it.
 fn is_set(object: &DynamicObject, key: &str) -> bool {
     let is_false = |v: &String| matches!(v.as_str(), "0" | "f" | "F" | "false" | "FALSE" | "False");
     object.annotations().get(key).is_some_and(|value| !is_false(value))

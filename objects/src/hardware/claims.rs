@@ -71,7 +71,7 @@ impl DeviceRequests {
 }
 
 impl ClassRequest {
-    /// Of alternatives the first counts, which the scheduler prefers.
+    /// Reads a request. Of alternatives the first counts, which the scheduler prefers.
     fn new(request: &DeviceRequest) -> Option<Self> {
         let (class, mode, count) = match (&request.exactly, &request.first_available) {
             (Some(exactly), _) if exactly.admin_access != Some(true) => {

@@ -12,9 +12,9 @@ use crate::shell_words::split_shell_words;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodGroup {
-    /// Pods, with the leader.
+    /// Pods of the group, with the leader.
     pub pods: u32,
-    /// Those that hold requests.
+    /// Pods that hold requests.
     #[serde(default)]
     pub serving: ServingPods,
 }
@@ -55,9 +55,9 @@ impl ServingPods {
 
 /// Flags of a worker, without dashes.
 struct WorkerFlags {
-    /// It holds requests of its own.
+    /// Flags of a worker that holds requests of its own.
     serve: &'static [&'static str],
-    /// It does not, whatever its other flags.
+    /// Flags of a worker that holds none, whatever its other flags.
     compute: &'static [&'static str],
 }
 

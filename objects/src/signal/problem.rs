@@ -30,7 +30,7 @@ pub enum SignalProblem {
         /// Kind and name.
         workload: String,
     },
-    /// In both directions.
+    /// The autoscaler is paused in both directions.
     #[error("{autoscaler} is paused: {cause}")]
     AutoscalerPaused {
         /// Kind and name.
@@ -38,7 +38,7 @@ pub enum SignalProblem {
         /// The field that pauses it.
         cause: String,
     },
-    /// In the direction of the target.
+    /// The autoscaler is paused in the direction of the target.
     #[error("{autoscaler} takes no step {direction}: {cause}")]
     DirectionPaused {
         /// Kind and name.
@@ -89,7 +89,7 @@ pub enum SignalProblem {
     AutoscalerInactive {
         /// Kind and name.
         autoscaler: String,
-        /// From its conditions.
+        /// Cause from the conditions of the autoscaler.
         cause: String,
     },
     /// KEDA uses `spec.fallback`.
@@ -115,7 +115,7 @@ pub enum SignalProblem {
     NoMetricValue {
         /// Kind and name.
         autoscaler: String,
-        /// From its conditions.
+        /// Cause from the conditions of the autoscaler.
         cause: String,
     },
     /// The value is not a target of the last minutes.
@@ -169,7 +169,7 @@ pub enum SignalProblem {
         autoscaler: String,
         /// Target that was given up.
         desired: u32,
-        /// From its conditions, or that they show none.
+        /// Cause from the conditions of the autoscaler, or that they show none.
         cause: String,
     },
     /// Another writer sets `spec.replicas`, or the HPA cannot.
@@ -187,7 +187,7 @@ pub enum SignalProblem {
 }
 
 impl SignalProblem {
-    /// Its reason in the condition.
+    /// Reason of the problem in the condition.
     #[must_use]
     pub const fn reason(&self) -> ConditionReason {
         match self {

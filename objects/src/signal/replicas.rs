@@ -14,7 +14,7 @@ pub struct ScaleRecord {
 }
 
 impl ScaleRecord {
-    /// Of the HPA that scales a workload.
+    /// Record of the HPA that scales a workload.
     #[must_use]
     pub fn read(autoscalers: &[&Autoscaler]) -> Option<Self> {
         autoscalers.iter().find_map(|a| Some(Self { at: a.last_scaled?, wish: a.desired? }))

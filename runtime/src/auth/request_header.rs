@@ -34,7 +34,7 @@ pub enum RequestHeaderError {
     /// The entry has no CA certificate.
     #[error("entry {CA} holds no usable CA certificate")]
     NoCa,
-    /// Not a JSON list of strings or header names.
+    /// The entry is not a JSON list of strings or header names.
     #[error("entry {0} is not a JSON list of header names or common names")]
     BadList(&'static str),
 }

@@ -17,12 +17,13 @@ pub(super) struct TokenBuckets<K> {
 }
 
 impl<K: Clone + Eq + Hash> TokenBuckets<K> {
-    /// At most `max_keys` buckets are remembered at once.
+    /// Creates buckets of `size` tokens, each of which comes back after `interval`. At most `max_keys` buckets are
+    /// remembered at once.
     pub(super) fn new(size: u32, interval: Duration, max_keys: usize) -> Self {
         Self { size, interval, max_keys, full_at: Mutex::default() }
     }
 
-    /// With as many clients as keys, an unknown one has to wait.
+    /// Takes a token of this client, if it has one. With as many clients as keys, an unknown one has to wait.
     pub(super) fn take(&self, key: &K) -> bool {
         let now = Instant::now();
         let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);

@@ -105,7 +105,7 @@ fn projection_without_same_needs_no_cycle() {
 fn indexed() -> Writer<ConfigMap, Text, char> {
     Writer::indexed(|object| {
         let text = read(object);
-        (!text.contains('-')).then(|| (text.clone(), text.chars().collect()))
+        (!text.contains('-')).then(|| Indexed { keys: text.chars().collect(), value: text })
     })
 }
 

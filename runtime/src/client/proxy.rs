@@ -27,7 +27,7 @@ fn cluster(file: Kubeconfig, context: Option<&str>) -> Option<kube::config::Clus
     file.clusters.into_iter().find(|named| named.name == context.cluster)?.cluster
 }
 
-/// As Go does, a loopback address has no proxy.
+/// Proxy that the environment names. As in Go, a loopback address has none.
 fn from_environment(
     server: &Uri,
     matcher: &Matcher,

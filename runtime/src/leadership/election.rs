@@ -32,7 +32,7 @@ pub struct Election {
     pub name: String,
     /// Name of this replica as holder: its pod name.
     pub identity: String,
-    /// That other replicas wait after the last renewal.
+    /// Time that other replicas wait after the last renewal.
     pub lease_duration: Duration,
     /// Time after which a leader that cannot renew stops acting; below `lease_duration`.
     pub renew_deadline: Duration,

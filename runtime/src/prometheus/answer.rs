@@ -178,7 +178,7 @@ pub struct AnswerSummary {
     pub status: String,
     /// Error of Prometheus, possibly empty.
     pub error: String,
-    /// It has a result of the expected type.
+    /// The answer has a result of the expected type.
     pub has_data: bool,
     /// Warning of servers that query several others.
     pub partial: Option<String>,

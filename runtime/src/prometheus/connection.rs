@@ -69,7 +69,7 @@ pub struct Session {
     http: Client,
     token: Option<String>,
     endpoint: Url,
-    /// If the endpoint has the server name in place of the host.
+    /// Host, if the endpoint has the server name in place of it.
     host: Option<String>,
     headers: HeaderMap,
     is_interactive: bool,
@@ -103,7 +103,7 @@ pub(super) struct Connection {
     config: PrometheusConfig,
     endpoint: Url,
     host: Option<String>,
-    /// Of each query, in addition.
+    /// Headers of each query, in addition.
     pub(super) headers: HeaderMap,
     /// Locked during a read.
     pub(super) files: Arc<AsyncMutex<Files>>,

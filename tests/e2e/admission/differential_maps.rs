@@ -30,10 +30,10 @@ const DENIED_BY_API_SERVER: [&str; 2] = ["WVA-CM-005", "WVA-CM-007"];
 
 /// Violations of a map.
 pub(crate) fn violations(case: &MapCase, old: Option<&Value>) -> Violations {
-    let Some(role) = MapNames::default().role(case.namespace(), case.name()) else {
+    let Some((role, scope)) = MapNames::default().role(case.namespace(), case.name()) else {
         return Violations::new();
     };
-    let mut facts = MapFacts::new(&case.0, case.namespace(), role);
+    let mut facts = MapFacts::new(&case.0, case.namespace(), role, scope);
     facts.old = old;
     facts.operation = if old.is_some() { Operation::Update } else { Operation::Create };
     violations_of_verdict(&validate_map(&facts))

@@ -5,7 +5,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use wva_controller::EventReporter;
 use wva_controller::events::PendingEvent;
-use wva_crds::events::{EventReason, EventSource, object_reference};
+use wva_crds::events::{EventReason, EventSource, ObjectKind, object_reference};
 use wva_testbed::{Testbed, eventually};
 
 use super::{SOON, cluster};
@@ -48,8 +48,9 @@ async fn write_thrice(client: kube::Client, ns: &str, reason: EventReason) {
     let reporter = EventReporter::new(client, source);
     let pending = PendingEvent { warning: true, reason, note: "the same text".to_owned(), digest: None };
     for _ in 0..3 {
-        let regarding = object_reference(("llmd.ai/v1alpha1", "VariantAutoscaling"), (ns, "a"), Some("u"));
-        let workload = object_reference(("apps/v1", "Deployment"), (ns, "d"), None);
+        let kind = |api_version, kind| ObjectKind { api_version, kind };
+        let regarding = object_reference(kind("llmd.ai/v1alpha1", "VariantAutoscaling"), ns, "a", Some("u"));
+        let workload = object_reference(kind("apps/v1", "Deployment"), ns, "d", None);
         reporter.report_on(regarding, Some(workload), &pending).await;
     }
 }

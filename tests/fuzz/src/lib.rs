@@ -117,7 +117,7 @@ pub fn config_map(bytes: &[u8]) {
     ][usize::from(choice % 5)];
     let name = if name.is_empty() { names.main.as_str() } else { name };
     let namespace = if choice & 128 == 0 { names.namespace.as_str() } else { "other" };
-    let role = names.role(namespace, name).expect("these names are read");
+    let (role, scope) = names.role(namespace, name).expect("these names are read");
     let object = |text: &str| {
         let mut data = Map::new();
         let mut parts = text.split('\0');
@@ -130,7 +130,7 @@ pub fn config_map(bytes: &[u8]) {
     let (old, new) = (object(old), object(new));
     let running = Running::default();
     let judge = |object: &Value, old: Option<&Value>| {
-        let mut facts = MapFacts::new(object, namespace, role);
+        let mut facts = MapFacts::new(object, namespace, role, scope);
         facts.operation = if old.is_some() { Operation::Update } else { Operation::Create };
         facts.old = old;
         facts.running = Some(&running);

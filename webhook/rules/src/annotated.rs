@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
+use wva_crds::events::ObjectKind;
 use wva_crds::names::{
     DEFAULT_VARIANT_COST, INSTANCE_LABEL, MANAGED_ANNOTATION, MANAGED_BY_LABEL, MODEL_ANNOTATION,
     VARIANT_COST_ANNOTATION,
@@ -27,11 +28,11 @@ pub struct ExistingVariant {
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// It is being deleted.
+    /// The object is being deleted.
     pub is_terminating: bool,
     /// Autoscaler for which wva created it.
     pub origin: Option<Origin>,
-    /// Its workload. `None` if its spec is invalid.
+    /// Workload that the variant scales. `None` if its spec is invalid.
     pub workload: Option<WorkloadKey>,
 }
 
@@ -55,7 +56,7 @@ impl ExistingVariant {
 /// An HPA or ScaledObject with the annotations of llm-d WVA v0.9.
 #[derive(Clone, Debug)]
 pub struct AnnotatedAutoscaler {
-    /// Of the autoscaler, its workload and its variant.
+    /// Namespace of the autoscaler, its workload and its variant.
     pub namespace: String,
     autoscaler: Arc<Autoscaler>,
     /// Instance label of its variant.
@@ -196,7 +197,7 @@ impl AnnotatedAutoscaler {
         if let Some(instance) = &self.instance {
             metadata["labels"][INSTANCE_LABEL] = json!(instance);
         }
-        let (api_version, kind) = self.name().kind.api();
+        let ObjectKind { api_version, kind } = self.name().kind.api();
         metadata["ownerReferences"] = json!([{"apiVersion": api_version, "kind": kind, "name": self.name().name,
             "uid": self.uid(), "controller": true}]);
         let spec = &mut object["spec"];

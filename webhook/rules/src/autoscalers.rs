@@ -25,7 +25,7 @@ pub struct AutoscalerFacts<'a> {
 }
 
 struct MetricSource<'a> {
-    /// In `spec.metrics` or `spec.triggers`.
+    /// Position in `spec.metrics` or `spec.triggers`.
     position: usize,
     field: String,
     /// Whether it selects one variant.
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use crate::evaluate::validate_autoscaler;
 
-    /// Without tolerances.
+    /// Release of Kubernetes without tolerances.
     const OLD: Option<KubernetesVersion> = Some(KubernetesVersion { major: 1, minor: 34 });
 
     #[track_caller]

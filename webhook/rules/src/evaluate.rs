@@ -43,7 +43,7 @@ trait Subject: Sized {
         self.run(rule, &mut out);
         out
     }
-    /// Not used for findings with a basis.
+    /// Whether the update leaves unchanged what the rule reads. Findings with a basis do not use it.
     fn leaves_unchanged(&self, _: &Rule, _stored: &Self) -> bool {
         false
     }

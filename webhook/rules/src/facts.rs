@@ -28,7 +28,7 @@ pub enum InstancePolicy {
     Inject,
     /// Denies the object.
     Require,
-    /// Does nothing.
+    /// Leaves the object as it is.
     Ignore,
 }
 
@@ -140,7 +140,7 @@ impl<'a> Facts<'a> {
         self.get(&["metadata", "namespace"])?.as_str()
     }
 
-    /// If it is text.
+    /// Value of the instance label, if it is text.
     pub(crate) fn instance_label(&self) -> Option<&'a str> {
         self.label(INSTANCE_LABEL)?.as_str()
     }

@@ -133,7 +133,7 @@ impl Finding {
         self.found.as_deref().unwrap_or_default()
     }
 
-    /// If the field is missing, "missing" replaces the first clause.
+    /// Template for this finding. If the field is missing, "missing" replaces the first clause.
     fn template<'t>(&self, template: &'t str) -> Cow<'t, str> {
         match (&self.found, template.find("; ")) {
             (None, Some(end)) => format!("missing{}", &template[end..]).into(),

@@ -73,7 +73,7 @@ impl Owner {
         flux.or_else(argo_cd).or_else(|| Self::by_manager(object)).or_else(helm)
     }
 
-    /// By the program that applied its fields.
+    /// Owner by the program that applied fields of the object.
     fn by_manager(object: &Value) -> Option<Self> {
         let fields = at(object, &["metadata", "managedFields"])?.as_array()?;
         let managers = fields.iter().filter_map(|field| field["manager"].as_str());
@@ -89,7 +89,7 @@ impl Owner {
         })
     }
 
-    /// Where to change the object: `change it in Git: ...`.
+    /// Says where to change the object: `change it in Git: ...`.
     #[must_use]
     pub fn advice(&self) -> String {
         match self {

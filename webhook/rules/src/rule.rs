@@ -21,7 +21,7 @@ pub enum Kind {
 pub enum Scope {
     /// Object, stored version and settings.
     Object,
-    /// Those of `Object`, and other objects. Skipped until the caches are synced.
+    /// The facts of `Object`, and other objects. Such a rule is skipped until the caches are synced.
     Cluster,
 }
 
@@ -35,9 +35,9 @@ pub struct Rule {
     pub kind: Kind,
     /// Facts in use.
     pub scope: Scope,
-    /// Format of kubectl.
+    /// Field of the finding, in the format of kubectl.
     pub field: &'static str,
-    /// Their change makes a violation new ([`crate::validate`]).
+    /// Fields whose change makes a violation new ([`crate::validate`]).
     pub reads: &'static [&'static [&'static str]],
     /// The problem with the value (`{found}`), then the solution, separated by `; `.
     pub message: &'static str,

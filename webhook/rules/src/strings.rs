@@ -29,7 +29,7 @@ pub(crate) fn entry_strings(entry: &Entry) -> Vec<(String, &str)> {
     out
 }
 
-/// With the setting of each key, which knows what must not be shown.
+/// Texts of the main map, with the setting of each key, which knows what must not be shown.
 pub(crate) fn main_map_values<'f>(
     facts: &'f MapFacts<'_>,
 ) -> impl Iterator<Item = (String, Option<&'static Setting>, &'f str)> {

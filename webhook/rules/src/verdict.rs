@@ -105,7 +105,7 @@ impl Verdict {
     }
 }
 
-/// If the warnings exceed [`MAX_WARNING_BYTES`], the last one counts the omitted ones.
+/// Limits the warnings to [`MAX_WARNING_BYTES`]. The last one counts those that are left out.
 pub(crate) fn limit_warnings(warnings: Vec<String>) -> Vec<String> {
     let bytes: usize = warnings.iter().map(String::len).sum();
     if bytes <= MAX_WARNING_BYTES {

@@ -9,7 +9,6 @@ use wva_rules::{
     MapFacts, MapRole, MapScope, Operation, Running, RunningSource, RunningValue, Verdict, validate_map,
 };
 
-const MAIN: (MapRole, MapScope) = (MapRole::Main, MapScope::Global);
 const REVISION: &str = "wva.llmd.ai/restart-revision";
 
 #[expect(clippy::needless_pass_by_value, reason = "for short tests")]
@@ -52,7 +51,7 @@ fn check(facts: &MapFacts<'_>, denied: &[&'static str], warned: &[&'static str])
 
 #[track_caller]
 fn created(data: Value, denied: &[&'static str], warned: &[&'static str]) -> Verdict {
-    check(&MapFacts::new(&map(data), "wva", MAIN), denied, warned)
+    check(&MapFacts::new(&map(data), "wva", MapRole::Main, MapScope::Global), denied, warned)
 }
 
 #[track_caller]
@@ -61,7 +60,7 @@ fn updated(old: &Value, new: &Value, denied: &[&'static str], warned: &[&'static
 }
 
 fn create<'a>(object: &'a Value, running: &'a Running) -> MapFacts<'a> {
-    let mut facts = MapFacts::new(object, "wva", MAIN);
+    let mut facts = MapFacts::new(object, "wva", MapRole::Main, MapScope::Global);
     facts.running = Some(running);
     facts
 }
@@ -131,7 +130,7 @@ fn warns_of_keys_without_effect() {
     created(json!({"whatever": "x"}), &[], &["WVA-CM-051"]);
     created(json!({"POD_NAMESPACE": "x"}), &[], &["WVA-CM-056"]);
     let object = map(json!({"V": "9", "whatever": "x", "WVA_SCALE_TO_ZERO": "maybe"}));
-    let mut elsewhere = MapFacts::new(&object, "prod", (MapRole::Main, MapScope::Unread));
+    let mut elsewhere = MapFacts::new(&object, "prod", MapRole::Main, MapScope::Unread);
     elsewhere.read_instead = "wva/main";
     check(&elsewhere, &[], &["WVA-CM-053"]);
 }

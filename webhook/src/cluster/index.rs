@@ -7,7 +7,7 @@ use wva_crds::names::INSTANCE_LABEL;
 use wva_objects::{MetricReader, Target};
 use wva_rules::{OtherVariant, model_with_own_cost};
 use wva_runtime::Cache;
-use wva_runtime::cache::Writer;
+use wva_runtime::cache::{Indexed, Writer};
 use wva_runtime::watch::Observer;
 
 /// Key by which reviews find objects of a namespace.
@@ -42,7 +42,7 @@ impl Key {
 pub type Index<V> = Cache<V, Key>;
 
 fn new_index<K, V>(
-    read: impl Fn(&K) -> Option<(V, Vec<Key>)> + Send + Sync + 'static,
+    read: impl Fn(&K) -> Option<Indexed<V, Key>> + Send + Sync + 'static,
 ) -> (Observer<K>, Index<V>)
 where
     K: Resource + 'static,
@@ -68,26 +68,27 @@ pub fn variant_index() -> (Observer<DynamicObject>, Index<OtherVariant>) {
         let variant = OtherVariant::new(name, instance.map(String::as_str), created, &object.data)?;
         let mut keys = vec![Key::for_target(&variant.target)];
         keys.extend(model_with_own_cost(&object.data).map(|model| Key::ModelWithOwnCost(model.into())));
-        Some((variant, keys))
+        Some(Indexed { value: variant, keys })
     })
 }
 
 /// HPAs that read wva's metric, by target.
 #[must_use]
 pub fn autoscaler_index() -> (Observer<HorizontalPodAutoscaler>, Index<MetricReader>) {
-    new_index(|hpa| MetricReader::from_hpa(hpa).map(with_target_key))
+    new_index(|hpa| MetricReader::from_hpa(hpa).map(|(target, reader)| with_target_key(&target, reader)))
 }
 
 /// ScaledObjects that read wva's metric, by target.
 #[must_use]
 pub fn scaled_object_index() -> (Observer<DynamicObject>, Index<MetricReader>) {
     new_index(|object: &DynamicObject| {
-        MetricReader::from_scaled_object(object.metadata.name.as_deref()?, &object.data).map(with_target_key)
+        let found = MetricReader::from_scaled_object(object.metadata.name.as_deref()?, &object.data);
+        found.map(|(target, reader)| with_target_key(&target, reader))
     })
 }
 
-fn with_target_key((target, reader): (Target, MetricReader)) -> (MetricReader, Vec<Key>) {
-    (reader, vec![Key::for_target(&target)])
+fn with_target_key(target: &Target, reader: MetricReader) -> Indexed<MetricReader, Key> {
+    Indexed { value: reader, keys: vec![Key::for_target(target)] }
 }
 
 #[cfg(test)]

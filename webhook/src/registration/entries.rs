@@ -29,9 +29,9 @@ pub enum Subject {
 /// One webhook entry.
 #[derive(Debug)]
 pub struct Entry {
-    /// Unique in its configuration.
+    /// Name, unique in the webhook configuration.
     pub name: &'static str,
-    /// Its configuration.
+    /// Phase, which selects the webhook configuration.
     pub phase: Phase,
     /// Objects that it reviews.
     pub subject: Subject,

@@ -8,7 +8,7 @@ use wva_rules::InstancePolicy;
 
 use super::entries::{ENTRIES, Entry, Phase, Subject};
 
-/// While no webhook answers.
+/// What happens to requests while no webhook answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicy {
     /// The request is denied.
@@ -53,7 +53,7 @@ pub(super) const NOT_FINALIZER_REMOVAL: &str = "!(request.operation == 'UPDATE' 
      && has(object.spec) == has(oldObject.spec) \
      && (!has(object.spec) || object.spec == oldObject.spec))";
 
-/// Both configurations, as one `List`.
+/// Renders both configurations as one `List`.
 #[must_use]
 pub fn render_configurations(options: &ConfigurationOptions<'_>) -> Value {
     json!({
@@ -65,7 +65,7 @@ pub fn render_configurations(options: &ConfigurationOptions<'_>) -> Value {
     })
 }
 
-/// Both configurations with `rules` and, where given, the CA bundle (PEM).
+/// Renders both configurations with `rules` and, where given, the CA bundle (PEM).
 #[must_use]
 pub fn render_registered(options: &ConfigurationOptions<'_>, bundle: Option<&[u8]>) -> Value {
     let mut list = render_configurations(options);

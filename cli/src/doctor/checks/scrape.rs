@@ -77,7 +77,7 @@ fn missing_signals(variant: &VariantState<'_>, reporting: &[&Replica]) -> Vec<Fi
     let both = [(MainSignal::KvUsage, kv), (MainSignal::Queue, queue)];
     let missing = |(signal, pods): (MainSignal, BTreeSet<&str>)| {
         let first = reporting.iter().find(|r| pods.first() == Some(&r.pod.as_str()));
-        missing_signal(variant, (signal, first?.server), &pods)
+        missing_signal(variant, signal, first?.server, &pods)
     };
     both.into_iter().filter_map(missing).collect()
 }
@@ -85,7 +85,8 @@ fn missing_signals(variant: &VariantState<'_>, reporting: &[&Replica]) -> Vec<Fi
 /// Warns about pods that report only the other main signal.
 pub(super) fn missing_signal(
     variant: &VariantState<'_>,
-    (signal, server): (MainSignal, ServerKind),
+    signal: MainSignal,
+    server: ServerKind,
     pods: &BTreeSet<&str>,
 ) -> Option<Finding> {
     let (first, metric) = (pods.first()?, signal.metric(server));

@@ -17,13 +17,13 @@ type Differences<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 /// Pods by what their series are.
 #[derive(Default)]
 struct Pods<'a> {
-    /// With several servers, which the controller adds up.
+    /// Pods with several servers, which the controller adds up.
     several: BTreeSet<&'a str>,
     servers: BTreeSet<&'a str>,
-    /// Their server is scraped more than once.
+    /// Pods whose server is scraped more than once.
     repeated: BTreeSet<&'a str>,
     repeated_by: Differences<'a>,
-    /// Nothing tells whether they have several servers.
+    /// Pods of which nothing tells whether they have several servers.
     unclear: BTreeSet<&'a str>,
     unclear_by: Differences<'a>,
 }

@@ -73,7 +73,7 @@ fn missing_signals(variant: &VariantState<'_>, own: &[&Series]) -> Vec<Finding> 
         let without = &pods - &has.collect();
         let of_first = own.iter().filter(|s| without.first() == Some(&pod_of(s)));
         let mut servers = of_first.filter_map(|s| MAIN_SIGNALS.iter().find_map(|other| server_of(s, *other)));
-        missing_signal(variant, (signal, servers.next().unwrap_or_default()), &without)
+        missing_signal(variant, signal, servers.next().unwrap_or_default(), &without)
     };
     MAIN_SIGNALS.into_iter().filter_map(missing).collect()
 }

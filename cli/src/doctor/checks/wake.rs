@@ -10,10 +10,11 @@ use crate::doctor::wait_limits::{ConfiguredWait, PickerWait, WaitLimits, picker_
 
 /// Time to see the first request, to create the pod, and to find it ready.
 const AROUND_START: u64 = 10;
-/// Of llm-d router. Earlier pickers have no limit.
+/// Default limit of llm-d router, in seconds. Earlier pickers have none.
 const ROUTER_DEFAULT: u64 = 60;
 
-/// Nothing for models that requests do not wake, and before a cold start was measured.
+/// Finds waits that are too short for a cold start. Finds nothing for models that requests do not wake, and before a
+/// cold start was measured.
 pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     let Some(cold_start) = number(variant.object, "/status/coldStartSeconds") else { return Vec::new() };
     variant.pickers().flat_map(|picker| findings(&variant.facts.wait_limits, picker, cold_start)).collect()

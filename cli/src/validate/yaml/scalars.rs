@@ -33,7 +33,7 @@ pub(super) fn resolve(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Resu
     }
 }
 
-/// Without quotes and tag.
+/// Resolves a scalar without quotes and tag.
 fn resolve_plain(text: &str) -> Result<Value, String> {
     Ok(match text {
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
@@ -69,7 +69,7 @@ fn number(text: &str) -> Option<Number> {
     }
 }
 
-/// Same syntax as Go's `ParseInt` and `ParseUint` with base 0.
+/// Parses an integer in the syntax of Go's `ParseInt` and `ParseUint` with base 0.
 fn integer(text: &str) -> Option<Number> {
     let (sign, digits) = match text.as_bytes().first()? {
         b'-' => ("-", &text[1..]),

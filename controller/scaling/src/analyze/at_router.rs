@@ -17,7 +17,7 @@ const MOST_GROWTH: f64 = 2.0;
 pub(super) struct LoadAtRouter {
     /// Requests in flight, at most as many as twice the ready replicas run.
     needed: f64,
-    /// In flight at the router.
+    /// Requests in flight at the router.
     in_flight: f64,
     /// Requests that a replica of each variant is planned to run at once.
     per_replica: Vec<f64>,
@@ -43,7 +43,8 @@ impl LoadAtRouter {
         &self,
         model: &ModelView,
         order: Vec<usize>,
-        (excluded, ledger): (&[bool], &Ledger),
+        excluded: &[bool],
+        ledger: &Ledger,
         drafts: &mut [Draft],
     ) {
         let planned: f64 = (model.variants.iter().zip(drafts.iter()).zip(&self.per_replica))

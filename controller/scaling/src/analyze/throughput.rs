@@ -51,7 +51,7 @@ const LONG_COLD_START: f64 = 180.0;
 /// A replica is saturated from either on: waiting requests, or share of KV cache in use.
 const SATURATED_WAITING: f64 = 3.0;
 const SATURATED_KV: f64 = 0.85;
-/// Above this share of saturated replicas for so many steps, the model grows regardless of the learned throughput.
+/// Share of saturated replicas above which, for so many steps, the model grows regardless of the learned throughput.
 const SATURATED_SHARE: f64 = 0.6;
 const SATURATED_STEPS: u32 = 4;
 /// A new leader does not shrink for this time in seconds, or for `hold` if shorter: it does not know earlier peaks.

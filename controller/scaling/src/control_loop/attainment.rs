@@ -43,18 +43,18 @@ pub struct Objectives {
 /// Observed latencies. Counts are fractional, because Prometheus extrapolates.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LatencyCounts {
-    /// All.
+    /// All latencies.
     pub observed: f64,
-    /// Those of them within the objective.
+    /// Latencies within the objective.
     pub in_time: f64,
 }
 
 /// Latencies of a model in [`LATENCY_WINDOW`]. `None`: unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WindowCounts {
-    /// As the model servers observed them.
+    /// Latencies that the model servers observed.
     pub at_servers: Option<LatencyCounts>,
-    /// As the router observed them.
+    /// Latencies that the router observed.
     pub at_router: Option<LatencyCounts>,
 }
 

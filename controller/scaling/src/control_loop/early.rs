@@ -9,7 +9,7 @@ use crate::snapshot::{Model, Replica, Snapshot, ThroughputMemory, Variant, WorkS
 /// The decisions that are in force, and the snapshot that they replay from.
 #[derive(Clone, Copy)]
 pub struct InForce<'a> {
-    /// Of the last cycle, with the models that were decided since.
+    /// Snapshot of the last cycle, with the models that were decided since.
     pub snapshot: &'a Snapshot,
     /// The decision on a variant.
     pub decision: &'a dyn Fn(&VariantKey) -> Option<&'a Decision>,
@@ -29,7 +29,7 @@ pub enum Early {
 /// Models that were decided between two cycles.
 #[derive(Debug)]
 pub struct EarlyDecisions {
-    /// Which.
+    /// Models that were decided.
     pub models: BTreeSet<ModelKey>,
     /// The snapshot in force, with their newest data. It replays to the decisions.
     pub snapshot: Snapshot,

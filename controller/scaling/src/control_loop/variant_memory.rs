@@ -142,7 +142,7 @@ impl<T: Time> VariantMemory<T> {
         }
     }
 
-    /// While the GPUs are kept.
+    /// Replicas that the variant gave back, while their GPUs are kept.
     fn returned(&self, now: T) -> Option<ReturnedReplicas> {
         let (returned, at) = self.returned.clone()?;
         let ago = truncate_to_millis(now.since(at));

@@ -18,7 +18,7 @@ impl Bounds {
         if replicas == 0 && self.idles_at_zero { 0 } else { self.cut(replicas.max(self.min)) }
     }
 
-    /// At most the maximum.
+    /// Replicas, at most the maximum.
     pub(crate) fn cut(self, replicas: u32) -> u32 {
         replicas.min(self.max.unwrap_or(u32::MAX))
     }

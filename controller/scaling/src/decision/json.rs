@@ -36,7 +36,7 @@ pub(super) struct DecisionJson<'a> {
     /// Replicas that a scheduling gate or a ResourceQuota holds back.
     #[serde(skip_serializing_if = "Option::is_none")]
     waiting_for_quota: Option<&'a WaitingReplicas>,
-    /// In the order of the stages.
+    /// Steps in the order of the stages.
     steps: &'a [Step],
     /// Decision of the shadow analyzer.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,7 +55,7 @@ struct ShadowJson<'a> {
     target: u32,
     /// Code of the reason that decides.
     reason: &'static str,
-    /// In the order of the stages.
+    /// Steps in the order of the stages.
     steps: &'a [Step],
 }
 

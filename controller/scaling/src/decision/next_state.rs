@@ -23,7 +23,7 @@ pub struct NextState {
 pub struct VariantState {
     /// Target, for `Variant::desired`.
     pub desired: u32,
-    /// For `Variant::desired_before`.
+    /// Next value of `Variant::desired_before`.
     pub before: Option<u32>,
     /// Replicas at the time of the decision.
     pub current: u32,

@@ -12,7 +12,7 @@ pub enum MainSignal {
 }
 
 impl MainSignal {
-    /// Its metric, as the server exports it.
+    /// Metric of the signal, as the server exports it.
     #[must_use]
     pub fn metric(self, server: ServerKind) -> ServerMetric {
         server.metric(self.into())

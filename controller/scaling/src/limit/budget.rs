@@ -22,7 +22,7 @@ pub(crate) struct BudgetIndex<'a> {
 /// What one replica takes from one budget, above 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim<'a> {
-    /// Of the variant.
+    /// Namespace of the variant.
     namespace: &'a str,
     budget: usize,
     per_replica: u64,
@@ -54,7 +54,7 @@ impl<'a> BudgetIndex<'a> {
         index
     }
 
-    /// Without the budgets that are unknown: those limit nothing.
+    /// What a replica takes from the known budgets. An unknown budget limits nothing.
     pub(crate) fn claims(&self, namespace: &'a str, variant: &'a Variant) -> Vec<Claim<'a>> {
         let quotas = variant.quota_needs.iter().filter_map(|need| {
             let budget = *self.quotas.get(&(namespace, &*need.quota, &*need.resource))?;
@@ -118,9 +118,9 @@ impl Claim<'_> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     left: Vec<u64>,
-    /// By budget: the model that waits for more of it. It keeps the rest.
+    /// Model that waits for more of a budget, and keeps the rest of it.
     reserved: BTreeMap<usize, Arc<BetterModel>>,
-    /// The same against other models of its namespace, by budget, then namespace.
+    /// Model that keeps the rest of a budget from other models of its namespace, by budget, then namespace.
     reserved_within: BTreeMap<usize, BTreeMap<String, Arc<BetterModel>>>,
     kept: Vec<KeptPart>,
 }
@@ -131,7 +131,8 @@ pub(crate) struct KeptPart {
     pub(crate) budget: usize,
     pub(crate) amount: u64,
     pub(crate) better: Arc<BetterModel>,
-    /// Its model has had its turn, so that others of its namespace do not take the part either.
+    /// The model that it is kept for has had its turn, so that other models of its namespace do not take the part
+    /// either.
     pub(crate) is_against_all: bool,
 }
 

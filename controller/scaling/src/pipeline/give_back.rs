@@ -25,8 +25,8 @@ struct Giver {
     gpus: u64,
 }
 
-/// While a model lacks more GPUs than become free anyway, the model with the worst priority gives a replica back. Each
-/// model gives at most once in a cycle. `order`: by priority, then urgency.
+/// Lets the model with the worst priority give a replica back while a model lacks more GPUs than become free anyway.
+/// Each model gives at most once in a cycle. `order`: by priority, then urgency.
 pub(super) fn give_back(cases: &mut [&mut ModelCase], order: &[usize]) {
     let mut freed = freed_gpus(cases);
     let mut has_given = vec![false; cases.len()];
@@ -37,7 +37,7 @@ pub(super) fn give_back(cases: &mut [&mut ModelCase], order: &[usize]) {
             let (mut missing, mut is_served) = (gpus.saturating_sub(*available), *available > 0);
             *available = available.saturating_sub(gpus);
             while missing > 0
-                && let Some(giver) = find_giver(cases, order, &has_given, (taker, budget))
+                && let Some(giver) = find_giver(cases, order, &has_given, taker, budget)
             {
                 take(cases, taker, &giver);
                 has_given[giver.case] = true;
@@ -88,7 +88,8 @@ fn find_giver(
     cases: &[&mut ModelCase],
     order: &[usize],
     has_given: &[bool],
-    (taker, budget): (usize, usize),
+    taker: usize,
+    budget: usize,
 ) -> Option<Giver> {
     let ModelCase { view, rank, .. } = &*cases[taker];
     let namespace = &view.model.namespace;

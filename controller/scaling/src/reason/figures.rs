@@ -120,7 +120,7 @@ pub enum AnalysisError {
     NoCapacity {
         /// Name of the pod.
         pod: String,
-        /// Its server.
+        /// Model server of the pod.
         #[serde(skip_serializing_if = "ServerKind::is_vllm")]
         server: ServerKind,
     },
@@ -143,7 +143,7 @@ fn cache_metric(server: ServerKind) -> ServerMetric {
     own.unwrap_or(server.metric(ServerSignal::CacheConfig))
 }
 
-/// At most 3 decimals, without trailing zeros.
+/// Formats a figure with at most 3 decimals, without trailing zeros.
 pub(crate) fn format_figure(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -81,7 +81,7 @@ pub struct TargetFigures {
 }
 
 impl TargetFigures {
-    /// Without figures that change with each request.
+    /// Sentence about missed objectives, without figures that change with each request.
     pub(super) fn missed_gist(self) -> String {
         format!(
             "fewer than {} of the requests were within the objectives, in the last hour and in the last day",
@@ -200,7 +200,7 @@ pub enum Objective {
 }
 
 impl Objective {
-    /// Without figures that change with each sample.
+    /// Sentence about an objective out of reach, without figures that change with each sample.
     pub(super) fn out_of_reach_gist(self, objective_ms: f64) -> String {
         let (key, of) = match self {
             Self::InterTokenLatency => ("itlSlo", "a step of an engine"),

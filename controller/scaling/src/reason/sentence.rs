@@ -257,7 +257,7 @@ impl Reason {
     }
 }
 
-/// Of seconds that are not negative.
+/// Text of a time span; a negative one counts as 0.
 fn span(seconds: f64) -> String {
     rounded(Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }

@@ -24,7 +24,7 @@ pub enum PendingState {
     Starting,
     /// The Kubernetes scheduler finds no node.
     Unschedulable,
-    /// Its container crashes repeatedly.
+    /// A container of the pod crashes repeatedly.
     CrashLooping,
     /// A scheduling gate holds its pod, or a ResourceQuota has no room for it.
     WaitingForQuota,

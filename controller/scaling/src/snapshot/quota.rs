@@ -67,7 +67,7 @@ impl QuotaAmount {
         matches!(resource, "cpu" | "requests.cpu" | "limits.cpu")
     }
 
-    /// As Kubernetes writes it: `1500m` of CPU, `16Gi` of memory.
+    /// Amount as Kubernetes writes it: `1500m` of CPU, `16Gi` of memory.
     #[must_use]
     pub fn text(self, resource: &str) -> String {
         let Self(amount) = self;

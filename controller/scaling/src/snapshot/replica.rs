@@ -61,12 +61,12 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// Its engines, at least 1.
+    /// Number of engines, at least 1.
     pub(crate) fn engines(&self) -> f64 {
         f64::from(self.ranks.unwrap_or(1).max(1))
     }
 
-    /// `None`: its server has no counters.
+    /// Scrape with the least age. `None`: the server of the replica has no counters.
     pub(crate) fn newest_scrape(&self) -> Option<&WorkSample> {
         self.work.iter().min_by_key(|scrape| scrape.age)
     }

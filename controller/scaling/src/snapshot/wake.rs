@@ -50,7 +50,7 @@ pub enum WakeObstacle {
          featureGates in the picker's EndpointPickerConfig, set allow_failed_requests, or turn scale to zero off"
     )]
     NoFlowControl,
-    /// It has more model names than it reports.
+    /// The endpoint picker serves more model names than it reports.
     #[error(
         "its endpoint picker reports it as model_name=\"other\", because it has more than 1,000 model names: name the model \
          in an InferenceModelRewrite, or give it its own InferencePool"
@@ -73,7 +73,7 @@ impl WakeObstacle {
 }
 
 impl Model {
-    /// Its namespace and ID.
+    /// Namespace and ID of the model.
     #[must_use]
     pub fn key(&self) -> ModelKey {
         ModelKey::new(&self.namespace, &self.model_id)

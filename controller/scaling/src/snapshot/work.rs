@@ -138,9 +138,9 @@ fn has_no_reserve(reserve: &Reserve) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PromptShare {
-    /// Those that engines computed.
+    /// Prompt tokens that engines computed.
     pub computed: Amount,
-    /// All.
+    /// All prompt tokens.
     pub all: Amount,
 }
 
@@ -198,7 +198,7 @@ pub struct PodHistory {
     /// Measured by expected time of its steps. `None`: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<Amount>,
-    /// Its steps take much longer than those of other pods of its kind.
+    /// The steps of the pod take much longer than those of other pods of its kind.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_slow: bool,
 }

@@ -114,7 +114,7 @@ pub struct FittedEngine {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyAnswer {
-    /// Its name.
+    /// Name of the policy.
     pub name: String,
     /// Simulated share of the requests within both objectives, percent. Absent, with the next two shares: no verdict.
     pub attainment: Option<f64>,
@@ -122,13 +122,13 @@ pub struct PolicyAnswer {
     pub attainment_from: f64,
     /// Greatest.
     pub attainment_to: f64,
-    /// Within the objective for first tokens, percent.
+    /// Share within the objective for first tokens, percent.
     pub ttft: Option<f64>,
-    /// Within the objective between tokens, percent.
+    /// Share within the objective between tokens, percent.
     pub itl: Option<f64>,
     /// Hours of replicas, starting ones included. Absent, with their cost: no verdict.
     pub replica_hours: Option<f64>,
-    /// Their cost.
+    /// Cost of the replicas.
     pub cost: Option<f64>,
     /// Least cost that the data allows.
     pub cost_from: f64,
@@ -178,9 +178,9 @@ pub struct HourAnswer {
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Comparison {
-    /// As measured, percent.
+    /// Measured share, percent.
     pub measured: f64,
-    /// As simulated, percent.
+    /// Simulated share, percent.
     pub simulated: f64,
     /// Greatest difference at the bounds next to the objective, points.
     pub error: f64,
@@ -199,11 +199,11 @@ impl From<Error> for Comparison {
 /// Everything that a model's answer is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct Findings<'a> {
-    /// Its history.
+    /// History of the model.
     pub history: &'a History,
-    /// Its engine.
+    /// Engine of the model.
     pub fit: Option<&'a Fit>,
-    /// Its calibration.
+    /// Calibration of the model.
     pub calibration: &'a Calibration,
     /// Outcomes of the policies, first what ran.
     pub outcomes: &'a [Outcome],

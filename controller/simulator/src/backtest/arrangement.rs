@@ -7,17 +7,17 @@ use rand_pcg::Pcg64Mcg;
 /// Arrangement of the requests of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Arrangement {
-    /// At equal distances.
+    /// Requests at equal distances.
     Even,
-    /// At random times, independent of each other.
+    /// Requests at random times, independent of each other.
     Random,
-    /// In bunches of this many requests at equal distances, as jobs on a timer send them.
+    /// Bunches of this many requests at equal distances, as jobs on a timer send them.
     Ticks(u16),
     /// This percentage of the requests in bunches at random times, the others independent of them.
     Bunches {
         /// Mean number of requests of a bunch; the numbers are geometric.
         size: u16,
-        /// Of the requests.
+        /// Share of the requests, percent.
         percent: u8,
     },
 }

@@ -200,7 +200,7 @@ fn draws(history: &History) -> u64 {
 
 /// Latencies of an arrangement.
 struct Simulated {
-    /// Of all draws.
+    /// Latencies of all draws.
     sum: Windows,
     draws: Vec<Windows>,
 }
@@ -273,6 +273,7 @@ fn hour(history: &History, simulated: &[Simulated], objectives: Objectives, inde
         hour.refusal = Some(Refusal::Gap { missing: missing / held });
     } else if hour.is_busy() {
         let gaps = history.windows.mean_gap(&windows).zip(simulated[best].sum.mean_gap(&windows));
+        let gaps = gaps.map(|(measured, simulated)| gap_error(measured, simulated));
         let beyond = candidates.beyond(&fitness).and_then(|(off, nearest)| {
             let error = compared(nearest, |w| &w.ttft, objectives.ttft)?;
             (off > error.chance_of(requests)).then_some(Refusal::OneSided(error))
@@ -282,7 +283,12 @@ fn hour(history: &History, simulated: &[Simulated], objectives: Objectives, inde
     hour
 }
 
-fn refusal(hour: &Hour, first_tokens: f64, gaps: Option<(f64, f64)>) -> Option<Refusal> {
+/// Difference of the mean gaps between tokens, in seconds.
+fn gap_error(measured: f64, simulated: f64) -> Error {
+    Error { measured, simulated, error: (simulated / measured - 1.0).abs(), chance: 0.0 }
+}
+
+fn refusal(hour: &Hour, first_tokens: f64, gaps: Option<Error>) -> Option<Refusal> {
     if (hour.requests - first_tokens).abs() > MAX_LEAK * hour.requests + 5.0 {
         return Some(Refusal::Counters { arrived: hour.requests, first_tokens });
     }
@@ -292,15 +298,7 @@ fn refusal(hour: &Hour, first_tokens: f64, gaps: Option<(f64, f64)>) -> Option<R
     }
     match (hour.itl, gaps) {
         (Some(itl), _) if itl.error > itl.tolerance(hour.requests) => Some(Refusal::Itl(itl)),
-        (None, Some((measured, simulated))) => {
-            let error = (simulated / measured - 1.0).abs();
-            (error > MAX_GAP_ERROR).then_some(Refusal::Gaps(Error {
-                measured,
-                simulated,
-                error,
-                chance: 0.0,
-            }))
-        }
+        (None, Some(gaps)) => (gaps.error > MAX_GAP_ERROR).then_some(Refusal::Gaps(gaps)),
         (None, None) => Some(Refusal::NoLatencies),
         _ => None,
     }

@@ -29,7 +29,7 @@ pub(super) struct Fitness {
 }
 
 impl Candidates {
-    /// Only one.
+    /// The only candidate.
     #[must_use]
     pub fn only(index: usize) -> Self {
         Self { best: index, smoothest: index, burstiest: index, early: index, late: index }

@@ -39,11 +39,11 @@ pub struct Fleet {
 pub struct Counts {
     /// Requests that arrived.
     pub arrived: f64,
-    /// Those within both objectives.
+    /// Requests within both objectives.
     pub good: f64,
-    /// Those within the objective for first tokens.
+    /// Requests within the objective for first tokens.
     pub ttft_kept: f64,
-    /// Those within the objective between tokens.
+    /// Requests within the objective between tokens.
     pub itl_kept: f64,
     /// Hours of replicas, starting ones included.
     pub replica_hours: f64,
@@ -52,7 +52,7 @@ pub struct Counts {
 /// Results of a policy: those of the reconstruction with the median cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Its name.
+    /// Name of the policy.
     pub name: String,
     /// Counts over the hours that are judged.
     pub counts: Counts,

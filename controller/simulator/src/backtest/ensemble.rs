@@ -15,9 +15,9 @@ use crate::measure::Objectives;
 /// A reconstruction.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Its engine.
+    /// Engine of the reconstruction.
     pub engine: Engine,
-    /// Its requests.
+    /// Requests of the reconstruction.
     pub requests: Arc<[Request]>,
     /// Seed of the times that replicas take to start.
     pub seed: u64,
@@ -28,7 +28,8 @@ pub struct Member {
 pub struct Ensemble {
     /// First the best; the first [`DRAWS`] differ in the draw only.
     pub members: Vec<Member>,
-    /// As many draws from half of the scrapes. They show what is lost between scrapes, and are no members.
+    /// Draws from half of the scrapes, as many as of `members`. They show what is lost between scrapes, and are no
+    /// members.
     pub coarse: Vec<Member>,
 }
 

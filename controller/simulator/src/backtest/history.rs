@@ -36,7 +36,7 @@ pub struct Cell {
     pub arrivals: f32,
     /// Requests that got their first token.
     pub first_tokens: f32,
-    /// Their prompt tokens.
+    /// Prompt tokens of these requests.
     pub prompt_tokens: f32,
     /// Generated tokens.
     pub generated: f32,
@@ -66,7 +66,7 @@ impl From<Cell> for [f32; 6] {
 pub struct Histogram {
     /// Finite upper bounds, ascending.
     pub bounds: Vec<f64>,
-    /// For each window: counts of each bucket, and beyond the last bound. Empty: the window has no data.
+    /// Counts of each bucket by window, and beyond the last bound. Empty: the window has no data.
     pub rows: Vec<Vec<f32>>,
 }
 
@@ -84,7 +84,7 @@ pub struct Windows {
     pub request_gap: Histogram,
     /// Sum of the times between two tokens, seconds.
     pub gap_seconds: Vec<f32>,
-    /// Their number.
+    /// Number of these times.
     pub gaps: Vec<f32>,
     /// Prompt tokens found in the prefix cache.
     pub prefix_hits: Vec<f32>,

@@ -14,7 +14,7 @@ pub struct Lengths {
 struct Bucket {
     low: f64,
     high: f64,
-    /// Of this bucket and those before.
+    /// Share of this bucket and those before.
     cumulative: f64,
     share: f64,
 }
@@ -71,7 +71,7 @@ impl Lengths {
 }
 
 impl Bucket {
-    /// Of a log-uniform length.
+    /// Mean of a log-uniform length.
     fn mean(&self) -> f64 {
         let ratio = self.high / self.low;
         if ratio > 1.0 + 1e-9 { (self.high - self.low) / ratio.ln() } else { self.low }

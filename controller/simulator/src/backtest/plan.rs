@@ -81,7 +81,7 @@ impl Span {
         self.to - self.from
     }
 
-    /// Its parts for queries of at most [`MAX_SAMPLES`] samples each.
+    /// Splits the span into parts for queries of at most [`MAX_SAMPLES`] samples each.
     #[must_use]
     pub fn chunks(self, count: SeriesCount, interval: f64) -> Vec<Self> {
         let per_second = count.samples / interval.max(1.0);

@@ -16,14 +16,14 @@ pub enum Refusal {
     NoLatencies,
     /// Counters disagree: requests with a first token, and requests that arrived.
     Counters {
-        /// Arrived.
+        /// Requests that arrived.
         arrived: f64,
-        /// With a first token.
+        /// Requests with a first token.
         first_tokens: f64,
     },
     /// The simulation does not show the measured share within the objective for first tokens.
     Ttft(Error),
-    /// The same between tokens.
+    /// The simulation does not show the measured share within the objective between tokens.
     Itl(Error),
     /// The simulation does not show the measured mean time between tokens, seconds.
     Gaps(Error),
@@ -87,9 +87,9 @@ impl std::fmt::Display for Refusal {
 /// A figure as measured and as simulated.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Error {
-    /// As measured.
+    /// Measured figure.
     pub measured: f64,
-    /// As simulated.
+    /// Simulated figure.
     pub simulated: f64,
     /// Greatest difference at the bounds next to the objective.
     pub error: f64,

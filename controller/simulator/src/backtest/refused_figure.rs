@@ -12,7 +12,7 @@ use super::verdict::{Doubt, Doubts};
 pub struct RefusedFigure {
     /// Name of the policy.
     pub name: String,
-    /// Its figure. Absent: all of them.
+    /// Refused figure. Absent: all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub figure: Option<Figure>,
     /// Least that the data allows: percent of the requests, or multiples of the cost of what ran.
@@ -36,7 +36,7 @@ pub enum Figure {
 }
 
 impl RefusedFigure {
-    /// Of an outcome.
+    /// Refused figures of an outcome.
     pub(super) fn all(outcome: &Outcome) -> Vec<Self> {
         let new = |figure, doubt: Doubt| {
             let range = match doubt {

@@ -13,7 +13,7 @@ use super::lengths::Lengths;
 use crate::fleet::server::Request;
 use crate::random::{Stream, random_stream};
 
-/// Within this factor a drawn length follows the counted tokens.
+/// Factor within which a drawn length follows the counted tokens.
 const LONGEST_SCALE: f64 = 8.0;
 /// Cells after one in which its requests get their first tokens, at most.
 const DELAY: usize = 2;

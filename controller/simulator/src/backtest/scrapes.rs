@@ -27,7 +27,7 @@ pub struct SeriesId {
 /// Scrapes of the pods of all models within a span.
 #[derive(Clone, Debug, Default)]
 pub struct Scrapes {
-    /// By pod: time in milliseconds, and values by counter.
+    /// Scrapes by pod: time in milliseconds, and values by counter.
     pods: BTreeMap<(ModelKey, String), BTreeMap<i64, Scrape>>,
     known: BTreeSet<SeriesId>,
     /// Series that another scrape job also has.

@@ -55,7 +55,7 @@ impl Counter {
         Self::Gaps,
     ];
 
-    /// Its metrics over all model servers.
+    /// Metrics of the signal over all model servers.
     #[must_use]
     pub fn metrics(self) -> Vec<String> {
         let (signal, suffix) = match self {
@@ -89,7 +89,7 @@ impl Figure {
         matches!(self, Self::Prompt | Self::Output | Self::Ttft | Self::RequestGap)
     }
 
-    /// Its metrics over all model servers, the current names first.
+    /// Metrics of the signal over all model servers, the current names first.
     #[must_use]
     pub fn metrics(self) -> Vec<String> {
         match self {
@@ -123,12 +123,12 @@ fn lengths(signal: ServerSignal) -> Vec<String> {
     all.iter().filter_map(|name| name.strip_suffix("_sum")).map(|name| format!("{name}_bucket")).collect()
 }
 
-/// Which series of a metric are read.
+/// Selects the series of a metric that are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
-    /// Only of this namespace.
+    /// Namespace of the series; `None` for all.
     pub namespace: Option<String>,
-    /// Only of this model.
+    /// Model of the series; `None` for all.
     pub model: Option<String>,
 }
 

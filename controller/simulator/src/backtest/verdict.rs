@@ -31,7 +31,7 @@ pub enum Doubt {
         /// Greatest.
         most: f64,
     },
-    /// Its replicas get more requests in a minute than any of those that ran.
+    /// Replicas of the policy get more requests in a minute than any of those that ran.
     Load {
         /// Requests of a replica in a minute.
         own: f64,
@@ -43,9 +43,9 @@ pub enum Doubt {
 /// Why the figures of a policy have no verdict. `None`: the figure has one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Doubts {
-    /// Of the share within the objectives.
+    /// Doubt about the share within the objectives.
     pub share: Option<Doubt>,
-    /// Of the cost.
+    /// Doubt about the cost.
     pub cost: Option<Doubt>,
 }
 
@@ -63,13 +63,13 @@ pub struct Ranges {
 pub(super) struct RanFigures {
     /// Most requests of one in a minute.
     pub(super) load: f64,
-    /// Their hours.
+    /// Hours of these replicas.
     pub(super) hours: f64,
 }
 
 impl Ranges {
-    /// Those of all members, and beyond them by what is lost with half of the scrapes: as much may be lost already.
-    /// `members`: of which the first [`DRAWS`] are draws like those of `coarse`.
+    /// Ranges of all members, and beyond them by what is lost with half of the scrapes: as much may be lost already.
+    /// The first [`DRAWS`] of `members` are draws like those of `coarse`.
     pub(super) fn new(members: &[Counts], coarse: &[Counts]) -> Self {
         let of = |value: fn(&Counts) -> f64| {
             let (least, most) = range(members.iter().map(value));

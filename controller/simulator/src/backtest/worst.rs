@@ -36,7 +36,7 @@ pub struct Explanation {
     pub current: u32,
     /// Target.
     pub target: u32,
-    /// Its reason.
+    /// Reason of the target.
     pub reason: String,
 }
 

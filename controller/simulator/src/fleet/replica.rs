@@ -10,19 +10,19 @@ use super::server::{Counters, Server};
 pub enum Phase {
     /// No GPUs are left for it.
     Unschedulable,
-    /// It loads its model.
+    /// The replica loads its model.
     Starting {
-        /// When it is ready.
+        /// Time at which the replica is ready.
         until: f64,
     },
-    /// It serves.
+    /// The replica serves.
     Ready {
-        /// When it fails; infinite where it does not.
+        /// Time at which the replica fails; infinite where it does not.
         fails: f64,
     },
-    /// Removed; it finishes its requests.
+    /// The replica was removed, and finishes its requests.
     Draining {
-        /// When it is killed.
+        /// Time at which the replica is killed.
         until: f64,
     },
 }
@@ -32,7 +32,7 @@ pub enum Phase {
 pub struct Sample {
     /// Time of the scrape, seconds.
     pub at: f64,
-    /// When the sample becomes visible: a late scrape comes after others.
+    /// Time at which the sample becomes visible: a late scrape comes after others.
     pub shown: f64,
     /// Share of the KV cache in use.
     pub kv: f64,
@@ -56,19 +56,19 @@ pub struct Replica {
     pub variant: usize,
     /// Number among all replicas.
     pub serial: u64,
-    /// When it was created.
+    /// Time of creation.
     pub created: f64,
-    /// When it got its GPUs.
+    /// Time at which the replica got its GPUs.
     pub scheduled: f64,
-    /// When it last became ready.
+    /// Time at which the replica last became ready.
     pub ready_since: f64,
     /// Lifecycle phase.
     pub phase: Phase,
     /// Replicas of one variant may differ in speed.
     pub engine: Engine,
-    /// Its server.
+    /// Server of the replica.
     pub server: Server,
-    /// Oldest first.
+    /// Samples, oldest first.
     pub samples: VecDeque<Sample>,
 }
 

@@ -42,7 +42,7 @@ pub struct Server {
     engine: Engine,
     role: Option<Role>,
     client_timeout: f64,
-    /// Not counted when they end.
+    /// Share of requests that are not counted when they end.
     uncounted_share: f64,
     /// Fraction of a request that is not counted yet.
     uncounted: f64,
@@ -287,7 +287,7 @@ impl Server {
         }
     }
 
-    /// If there is anything to compute.
+    /// Starts a batch if there is anything to compute.
     fn start_batch(&mut self, now: f64, finished: &mut FinishedRequests) {
         if !self.preempt() {
             self.admit(now, finished);

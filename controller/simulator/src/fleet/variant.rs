@@ -10,7 +10,7 @@ use crate::random::RandomQuantity;
 /// Times are in seconds.
 #[derive(Clone, Debug)]
 pub struct Variant {
-    /// Its name.
+    /// Name of the variant.
     pub name: String,
     /// The accelerator its replicas run on.
     pub accelerator: String,
@@ -18,7 +18,7 @@ pub struct Variant {
     pub cost: f64,
     /// GPUs of a replica.
     pub gpus: u32,
-    /// Its engine.
+    /// Engine of the replicas.
     pub engine: Engine,
     /// Arguments of the engine, as a pod template would show them.
     pub engine_args: Vec<String>,
@@ -108,7 +108,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Without flow control. Clients wait for five minutes and do not retry.
+    /// Gateway without flow control. Clients wait for five minutes and do not retry.
     #[must_use]
     pub fn direct(router: Router) -> Self {
         Self {
@@ -140,7 +140,7 @@ pub enum Router {
     /// The replica with the fewest requests.
     #[default]
     LeastLoaded,
-    /// Like an endpoint picker: shortest queue and emptiest cache count alike.
+    /// Scores replicas like an endpoint picker: shortest queue and emptiest cache count alike.
     Scored,
     /// One after the other.
     RoundRobin,

@@ -15,7 +15,7 @@ pub struct PodMetrics {
     pub waiting: Option<Amount>,
     /// KV cache use of a pod.
     pub kv: Option<PositiveFraction>,
-    /// Its behavior.
+    /// Scaling behavior of the autoscaler.
     pub behavior: Behavior,
 }
 

@@ -41,7 +41,7 @@ impl<'a> FleetView<'a> {
         self.fleet.current(variant)
     }
 
-    /// Its pods, with the surge of a rollout: `status.replicas`.
+    /// Pods of the variant, with the surge of a rollout: `status.replicas`.
     #[must_use]
     pub fn created(&self, variant: usize) -> u32 {
         self.fleet.created(variant)
@@ -132,7 +132,7 @@ impl<'a> FleetView<'a> {
 pub struct PickerQueue {
     /// Number of requests.
     pub requests: usize,
-    /// Their prompt tokens.
+    /// Prompt tokens of these requests.
     pub tokens: f64,
 }
 
@@ -162,13 +162,13 @@ fn visible_samples(replica: &Replica, now: f64) -> impl Iterator<Item = Sample> 
 }
 
 impl Pod<'_> {
-    /// Its number among all pods.
+    /// Number of the pod among all pods.
     #[must_use]
     pub fn serial(&self) -> u64 {
         self.replica.serial
     }
 
-    /// Its newest sample.
+    /// Newest sample of the pod.
     #[must_use]
     pub fn newest(&self) -> Sample {
         self.newest
@@ -180,7 +180,7 @@ impl Pod<'_> {
         self.now - self.newest.at
     }
 
-    /// Its samples of the last seconds, oldest first.
+    /// Samples of the pod in the last seconds, oldest first.
     pub fn samples(&self, seconds: f64) -> impl Iterator<Item = Sample> {
         let since = self.now - seconds;
         visible_samples(self.replica, self.now).filter(move |s| s.at >= since)

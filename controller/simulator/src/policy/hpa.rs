@@ -52,9 +52,9 @@ impl Behavior {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ScalingRules {
-    /// Seconds.
+    /// Stabilization window in seconds.
     pub stabilization_window_seconds: u32,
-    /// Which of the limits counts.
+    /// Selects the limit that counts.
     pub select_policy: PolicySelect,
     /// Limits on the change in a period.
     pub policies: Vec<ScalingPolicy>,
@@ -73,7 +73,7 @@ impl Default for ScalingRules {
     }
 }
 
-/// Which of several limits counts.
+/// Selects one of several limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PolicySelect {
     /// The one that allows most.

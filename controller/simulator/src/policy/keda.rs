@@ -216,7 +216,7 @@ impl LatencySaturation {
 
 /// Replicas are added above this saturation.
 const SCALE_UP_ABOVE: f64 = 0.55;
-/// Below this saturation replicas are taken away.
+/// Saturation below which replicas are taken away.
 const SCALE_DOWN_BELOW: f64 = 0.4;
 
 /// Replicas that llm-d's law asks for; `saturation` is latency by its objective. For a scale-up, unready replicas count

@@ -13,6 +13,7 @@ use crate::measure::Tally;
 use crate::run::{Setting, run};
 
 use super::fixed::Schedule;
+use super::fleet_view::MeanTokens;
 use super::hpa::to_u32;
 
 /// Length of a slot, in seconds.
@@ -105,10 +106,11 @@ fn replicas_for(setting: &Setting, demand: Demand, share: f64, at: f64) -> Vec<u
     if demand.requests <= 0.0 {
         return counts;
     }
-    let (input, output) = (demand.input / demand.requests, demand.output / demand.requests);
+    let mean = |tokens: f64| tokens / demand.requests;
+    let tokens = MeanTokens { input: mean(demand.input), output: mean(demand.output) };
     let capacity: Vec<f64> = variants
         .iter()
-        .map(|v| share * throughput(&v.engine_at(at), v.role, (input, output), setting.objectives.itl))
+        .map(|v| share * throughput(&v.engine_at(at), v.role, tokens, setting.objectives.itl))
         .collect();
     for role in [None, Some(Role::Prefill), Some(Role::Decode)] {
         add_replicas(variants, role, &capacity, demand.requests / SLOT_SECONDS, &mut counts);
@@ -141,7 +143,8 @@ fn add_replicas(
 
 /// Requests per second in a steady state that keeps the time between tokens, also for requests with the fewest tokens a
 /// step.
-fn throughput(engine: &Engine, role: Option<Role>, (input, output): (f64, f64), itl: f64) -> f64 {
+fn throughput(engine: &Engine, role: Option<Role>, tokens: MeanTokens, itl: f64) -> f64 {
+    let MeanTokens { input, output } = tokens;
     let share = if role == Some(Role::Decode) { 0.0 } else { 1.0 - engine.prefix_hit_rate };
     let computed = (share * input).max(1.0);
     if role == Some(Role::Prefill) {
@@ -190,7 +193,8 @@ mod tests {
     fn speculation_and_separate_prefill_raise_throughput() {
         let engine =
             Engine { per_sequence: 0.001, max_seqs: 1000, ..crate::fleet::variant::test_variant().engine };
-        let capacity = |tokens, role| throughput(&Engine { tokens, ..engine }, role, (100.0, 100.0), 0.05);
+        let mean = MeanTokens { input: 100.0, output: 100.0 };
+        let capacity = |tokens, role| throughput(&Engine { tokens, ..engine }, role, mean, 0.05);
         // Steps of 50 ms with 40 sequences at once; each request takes 100 of them.
         assert!((capacity(StepTokens::ONE, None) - 40.0 / 5.0).abs() < 1e-9);
         // Half the requests take 50 steps, the others 34: a step may take 100 ms, in which 90 run at once.

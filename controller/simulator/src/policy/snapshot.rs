@@ -66,7 +66,7 @@ fn variant(view: &FleetView<'_>, v: usize, memory: &VariantMemory<Seconds>, beha
         min: Some(fleet_variant.min),
         max: Some(fleet_variant.max),
         hpa_tolerance: Some(tolerance),
-        pending: Some(view.pending(v).map(pending).collect()),
+        pending: Some(view.pending(v).map(|(age, unschedulable)| pending(age, unschedulable)).collect()),
         running: Some(amount(to_f64(running as u64))),
         cold_start: view.cold_start(v).map(seconds),
         gpus_per_replica: GpuCount(fleet_variant.gpus),
@@ -89,7 +89,7 @@ fn engine_args(variant: &FleetVariant) -> Vec<String> {
     own.into_iter().chain(variant.engine_args.iter().cloned()).collect()
 }
 
-fn pending((age, unschedulable): (f64, bool)) -> Pending {
+fn pending(age: f64, unschedulable: bool) -> Pending {
     let state = if unschedulable { PendingState::Unschedulable } else { PendingState::Starting };
     Pending { age: seconds(age), state }
 }

@@ -61,7 +61,7 @@ impl Replay {
             cycles: self.cycles,
             from: self.span.as_ref().map(|span| span.first.as_str()),
             to: self.span.as_ref().map(|span| span.last.as_str()),
-            variants: self.variants.iter().map(VariantReplay::new).collect(),
+            variants: self.variants.iter().map(|(key, tally)| VariantReplay::new(key, tally)).collect(),
             differences: self.differences.iter().map(DifferenceReport::new).collect(),
             differences_not_shown: self.not_shown,
         }
@@ -80,9 +80,9 @@ pub struct ReplayReport<'a> {
     from: Option<&'a str>,
     /// Time of the last cycle, RFC 3339.
     to: Option<&'a str>,
-    /// By namespace and name.
+    /// Variants by namespace and name.
     variants: Vec<VariantReplay<'a>>,
-    /// In the order of their first cycle.
+    /// Differences in the order of their first cycle.
     differences: Vec<DifferenceReport<'a>>,
     /// Later differences that are not listed.
     differences_not_shown: u64,
@@ -148,7 +148,7 @@ struct TargetReport<'a> {
 }
 
 impl<'a> VariantReplay<'a> {
-    fn new((key, tally): (&'a VariantKey, &'a Tally)) -> Self {
+    fn new(key: &'a VariantKey, tally: &'a Tally) -> Self {
         let mean = |targets: f64, costs: f64| MeanTarget {
             mean_target: tally.mean(targets),
             mean_cost: tally.mean(costs),

@@ -53,7 +53,7 @@ impl Reports {
             sent += 1;
             let (namespace, autoscaler) = (&key.0, &key.1);
             let uid = planned.autoscaler.uid();
-            let regarding = object_reference(autoscaler.kind.api(), (namespace, &autoscaler.name), Some(uid));
+            let regarding = object_reference(autoscaler.kind.api(), namespace, &autoscaler.name, Some(uid));
             let digest = Some(digest(&[uid, reason.as_str(), &note]));
             let event = PendingEvent { warning: reason == REFUSED, reason, note: note.clone(), digest };
             if self.0.get(&key).is_none_or(|report| report.note != note) {

@@ -69,8 +69,8 @@ impl Bench {
 
 fn term(fake: &FakeApi, cluster: &Cluster) -> (AnnotationSync, SyncState) {
     let reporter = EventReporter::new(fake.client(), EventSource::default());
-    let seen = (cluster.watches(), Ownership::default());
-    (AnnotationSync::new(fake.client(), seen, reporter), SyncState::default())
+    let sync = AnnotationSync::new(fake.client(), cluster.watches(), Ownership::default(), reporter);
+    (sync, SyncState::default())
 }
 
 const NOTHING: [&str; 0] = [];

@@ -27,7 +27,7 @@ pub(super) enum Change {
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(super) enum WriteError {
-    /// By admission, by the schema or for lack of permissions.
+    /// The API server refused the write: by admission, by the schema or for lack of permissions.
     #[error("the API server refused the VariantAutoscaling: {0}")]
     Refused(String),
     #[error(

@@ -19,9 +19,9 @@ pub(super) struct Load {
 pub(super) enum Service {
     #[default]
     Serving,
-    /// All its engines sleep.
+    /// All engines of the pod sleep.
     Asleep,
-    /// Its requests make no progress.
+    /// Requests of the pod make no progress.
     Stalled,
 }
 
@@ -29,16 +29,16 @@ pub(super) enum Service {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PodState {
     NotReady,
-    /// Its engines sleep, and it has no request.
+    /// The engines of the pod sleep, and it has no request.
     Asleep,
-    /// No running and no waiting request.
+    /// The pod has no running and no waiting request.
     Idle,
-    /// Its requests make no progress.
+    /// Requests of the pod make no progress.
     Stalled,
     Busy,
 }
 
-/// Others than the chosen pods have 0, unless a user has set one.
+/// Costs of the chosen pods. Other pods have 0, unless a user has set one.
 const NOT_READY: i32 = -300;
 const ASLEEP: i32 = -250;
 const IDLE: i32 = -200;
@@ -86,7 +86,7 @@ impl Candidate<'_> {
         })
     }
 
-    /// Of two pods with the same load, the younger one has the colder cache.
+    /// Orders pods by state and load. Of two pods with the same load, the younger one has the colder cache.
     fn compare(&self, other: &Self) -> Ordering {
         let (own, others) = (self.load.unwrap_or_default(), other.load.unwrap_or_default());
         self.state()
@@ -108,7 +108,7 @@ fn doublings(requests: f64) -> i32 {
     doublings
 }
 
-/// At most `count` pods to remove, in this order.
+/// Chooses at most `count` pods to remove, in this order.
 pub(super) fn choose<'a, 'p>(candidates: &'a [Candidate<'p>], count: usize) -> Vec<&'a Candidate<'p>> {
     let mut known: Vec<_> = candidates.iter().filter(|c| c.state().is_some()).collect();
     known.sort_unstable_by(|a, b| a.compare(b));

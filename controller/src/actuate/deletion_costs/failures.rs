@@ -22,7 +22,7 @@ struct Failure {
     report: Report,
 }
 
-/// Of the last mark, by variant.
+/// Failures of the last mark, by variant.
 #[derive(Debug, Default)]
 pub(super) struct Failures(Mutex<BTreeMap<VariantKey, Failure>>);
 

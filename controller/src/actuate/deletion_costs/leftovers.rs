@@ -7,7 +7,7 @@ use futures::{StreamExt, stream};
 use tokio::time::Instant;
 use wva_objects::WorkloadKey;
 
-use super::{CONCURRENCY, DeletionCosts, MAX_PATCHES, MarkError, TIMEOUT};
+use super::{CONCURRENCY, DeletionCosts, MAX_PATCHES, MarkError, PodId, TIMEOUT};
 use crate::model::keys::PodKey;
 use crate::model::published::Published;
 use crate::observe::{pods, workloads};
@@ -45,7 +45,7 @@ impl DeletionCosts {
         let has_any = !marked.is_empty();
         let due = marked.into_iter().filter(is_due).flat_map(|(_, pods)| pods).take(MAX_PATCHES);
         let removals = due.map(|MarkedPod { key, uid }| async move {
-            let removal = self.patch(&key.namespace, (&key.name, &uid), None);
+            let removal = self.patch(PodId { namespace: &key.namespace, name: &key.name, uid: &uid }, None);
             let removed = tokio::time::timeout(TIMEOUT, removal).await.unwrap_or(Err(MarkError::TooSlow));
             if let Err(error) = removed {
                 let PodKey { namespace, name } = key;

@@ -51,7 +51,7 @@ impl RecentMarks {
         self.all().retain(|variant, _| is_kept(variant));
     }
 
-    /// When the first mark is to be repeated.
+    /// Time at which the first mark is to be repeated.
     pub(super) fn next_refresh(&self) -> Instant {
         let oldest = self.all().values().map(|mark| mark.at).min();
         oldest.unwrap_or_else(Instant::now) + REFRESH

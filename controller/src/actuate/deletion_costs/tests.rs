@@ -35,8 +35,8 @@ impl Bench {
         cluster.deployment("d", replicas, replicas);
         let fake = FakeApi::new();
         let reporter = EventReporter::new(fake.client(), EventSource::default());
-        let seen = (cluster.watches(), Ownership::default());
-        let costs = DeletionCosts::new(fake.client(), servers(), seen, reporter);
+        let (watches, ownership) = (cluster.watches(), Ownership::default());
+        let costs = DeletionCosts::new(fake.client(), servers(), watches, ownership, reporter);
         Self { fake, cluster, costs, replicas, port: 0, pods: 0 }
     }
 

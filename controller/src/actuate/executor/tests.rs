@@ -29,12 +29,12 @@ impl Bench {
         let (sender, reader) = watch::channel(None);
         let changed = Arc::new(Notify::new());
         let reporter = EventReporter::new(fake.client(), EventSource::default());
-        let marking = (Cluster::new().watches(), Ownership::default());
-        let costs = DeletionCosts::new(fake.client(), servers(), marking, reporter.clone());
-        let actuator = (actuator(&fake, 2), Arc::new(costs));
+        let (watches, ownership) = (Cluster::new().watches(), Ownership::default());
+        let costs = DeletionCosts::new(fake.client(), servers(), watches, ownership, reporter.clone());
+        let (actuator, costs) = (actuator(&fake, 2), Arc::new(costs));
         let (refused, refusals) = watch::channel(Arc::default());
         let (status_targets, targets) = watch::channel(StatusTargets::new());
-        let executor = ScaleExecutor::new(actuator, targets, changed.clone(), refused, reporter);
+        let executor = ScaleExecutor::new(actuator, costs, targets, changed.clone(), refused, reporter);
         let running = tokio::spawn(executor.run(reader));
         Self { fake, sender, status_targets, changed, refusals, running }
     }

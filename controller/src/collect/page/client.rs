@@ -19,7 +19,7 @@ use super::{InvalidPage, Page, PageReader};
 pub(crate) struct PageLimits {
     /// Bytes of text, and of the answer.
     bytes: usize,
-    /// For the request with its answer. User requests wait for the decision.
+    /// Time limit of the request with its answer. User requests wait for the decision.
     timeout: Duration,
 }
 
@@ -81,9 +81,10 @@ impl Client {
         url: &str,
         token: Option<HeaderValue>,
         reader: R,
-        (limits, spend): (PageLimits, &(dyn Fn(usize) -> bool + Sync)),
+        limits: PageLimits,
+        spend: &(dyn Fn(usize) -> bool + Sync),
     ) -> Result<R, PageError> {
-        let reading = self.read_page(url, token, reader, (limits.bytes, spend));
+        let reading = self.read_page(url, token, reader, limits.bytes, spend);
         tokio::time::timeout(limits.timeout, reading).await.map_err(|_| PageError::TooSlow(limits.timeout))?
     }
 
@@ -92,7 +93,8 @@ impl Client {
         url: &str,
         token: Option<HeaderValue>,
         reader: R,
-        (limit, spend): (usize, &(dyn Fn(usize) -> bool + Sync)),
+        limit: usize,
+        spend: &(dyn Fn(usize) -> bool + Sync),
     ) -> Result<R, PageError> {
         let mut request = self.0.get(url).header(ACCEPT_ENCODING, "gzip");
         if let Some(token) = token {

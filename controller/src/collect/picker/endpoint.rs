@@ -22,7 +22,7 @@ use wva_runtime::cache::{Cache, Writer};
 use super::fetch::PageFetcher;
 use super::page::PickerPage;
 use super::pod::PickerPod;
-use super::refused::{self, RefusedCounts, RefusedRequests};
+use super::refused::{PodStart, RefusedCounts, RefusedRequests};
 use super::schedule::{AnswerKind, Schedule};
 use super::selection::PickerQuery;
 use super::{PERIOD, PickerKey};
@@ -54,7 +54,7 @@ pub(super) struct LastRequest {
     at: Instant,
     pod: PickerPod,
     bytes: usize,
-    /// With the remedy.
+    /// Why the request failed, and the remedy.
     error: Option<(String, &'static str)>,
 }
 
@@ -95,7 +95,7 @@ impl PodAnswer {
         let is_new = self.is_new;
         let first = |model: &str, counts: &RefusedCounts| {
             let last_leader = query.last_leader.get(model).map_or(&[][..], Vec::as_slice);
-            refused::first_count(is_new, last_leader, (pod, model), counts)
+            PodStart { pod, is_new, last_leader }.first_count(model, counts)
         };
         self.refused.add(page.refused.clone(), first, now);
         self.page = Some((now, page));
@@ -159,14 +159,14 @@ impl Endpoint {
                 Some((pod, reply, request)) = requests.next() => {
                     in_flight.remove(&pod);
                     schedule.record(pod.clone(), answer_kind(&reply), is_urgent, Instant::now());
-                    self.store(pod, (reply, request), &mut faults);
+                    self.store(pod, reply, request, &mut faults);
                 }
                 _ = ticks.tick() => {
                     let was_urgent = std::mem::replace(&mut is_urgent, self.query.borrow().is_urgent());
                     if is_urgent && !was_urgent {
                         schedule.clear();
                     }
-                    self.request_due(&writer.reader(), (&mut in_flight, &mut schedule), &requests);
+                    self.request_due(&writer.reader(), &mut in_flight, &mut schedule, &requests);
                 }
             }
         }
@@ -176,7 +176,8 @@ impl Endpoint {
     fn request_due<'a>(
         &'a self,
         pods: &Cache<Option<PickerPod>>,
-        (in_flight, schedule): (&mut BTreeSet<Box<str>>, &mut Schedule),
+        in_flight: &mut BTreeSet<Box<str>>,
+        schedule: &mut Schedule,
         requests: &FuturesUnordered<BoxFuture<'a, Reply>>,
     ) {
         let targets = targets(pods);
@@ -235,17 +236,18 @@ impl Endpoint {
             bytes.fetch_add(cost, Ordering::Relaxed);
             self.budget.spend(&self.key.namespace, cost)
         };
-        let pod_of = (address.named(&self.key.picker), &self.key);
-        let reply = self.fetcher.fetch(pod_of, &query, &spend).await;
+        let address = address.named(&self.key.picker);
+        let reply = self.fetcher.fetch(address, &self.key, &query, &spend).await;
         let request =
-            LastRequest { at: Instant::now(), pod: pod_of.0, bytes: bytes.into_inner(), error: None };
+            LastRequest { at: Instant::now(), pod: address, bytes: bytes.into_inner(), error: None };
         (pod, reply, request)
     }
 
     fn store(
         &self,
         pod: Box<str>,
-        (reply, mut request): (Result<PickerPage, PageError>, LastRequest),
+        reply: Result<PickerPage, PageError>,
+        mut request: LastRequest,
         faults: &mut FaultLog,
     ) {
         match reply {
@@ -262,10 +264,7 @@ impl Endpoint {
             Err(error) => {
                 let advice = advice(&error, self.query.borrow().sends_token, self.fetcher.has_token());
                 request.error = Some((error.to_string(), advice));
-                self.answers.send_modify(|answers| {
-                    let answer = answers.entry(pod.clone()).or_default();
-                    answer.last = Some(request);
-                });
+                self.answers.send_modify(|all| all.entry(pod.clone()).or_default().last = Some(request));
                 faults.log_pod(&self.key, pod, &error, advice);
             }
         }

@@ -41,12 +41,13 @@ impl PageFetcher {
     /// [`PageError`].
     pub(super) async fn fetch(
         &self,
-        (pod, of): (PickerPod, &PickerKey),
+        pod: PickerPod,
+        of: &PickerKey,
         query: &PickerQuery,
         spend: &(dyn Fn(usize) -> bool + Sync),
     ) -> Result<PickerPage, PageError> {
         let token = self.token.borrow().clone().filter(|_| query.sends_token);
-        let (reader, limits) = (QueueReader::new(query), (OF_PICKER, spend));
+        let reader = QueueReader::new(query);
         let own = if pod.tls {
             let certificates = self.certificates.borrow().clone().map_err(PageError::Certificates)?;
             let service = of.picker.service_name().map(|name| format!("{name}.{}.svc", of.namespace));
@@ -55,7 +56,7 @@ impl PageFetcher {
             None
         };
         let (client, url) = own.unwrap_or_else(|| (self.pages.clone(), pod.url()));
-        Ok(client.read(&url, token, reader, limits).await?.into_page())
+        Ok(client.read(&url, token, reader, OF_PICKER, spend).await?.into_page())
     }
 }
 

@@ -57,12 +57,12 @@ pub(super) struct PickerPage {
     pub(super) flow_control: FlowControlState,
     /// False: a metrics page of another program.
     pub(super) is_picker: bool,
-    /// Of llm-d router.
+    /// The page is one of llm-d router.
     pub(super) is_router: bool,
     pub(super) refused: RefusedCounts,
     /// Models whose requests may be reported under [`OVERFLOW`].
     pub(super) unnamed: BTreeSet<String>,
-    /// Metrics of [`READ`] that it has.
+    /// Metrics of [`READ`] that the page has.
     pub(super) families: BTreeSet<&'static str>,
     /// Names of models of the query on it, and the first [`MAX_NAMES`] others.
     pub(super) names: BTreeSet<String>,
@@ -71,9 +71,9 @@ pub(super) struct PickerPage {
 /// Series that a page has.
 #[derive(Clone, Copy, Default)]
 struct SeenSeries {
-    /// Of any picker.
+    /// A series that any picker has.
     picker: bool,
-    /// Of llm-d router, which shows flow control from its start on.
+    /// A series of llm-d router, which shows flow control from its start on.
     router: bool,
     /// A request of a model.
     request: bool,
@@ -148,7 +148,7 @@ impl<'a> QueueReader<'a> {
         }
     }
 
-    /// Without series a count is 0; an invalid one is missing.
+    /// Refused requests by model. Without series a count is 0; an invalid one is missing.
     fn refused_counts(&self) -> RefusedCounts {
         let count = |model: &String| {
             let [earlier, later] = self.refused.get(model).copied().unwrap_or_default();

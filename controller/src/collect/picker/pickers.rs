@@ -99,7 +99,8 @@ impl Pickers {
         &self,
         watches: &Watches,
         pool: &ModelPool,
-        (model, workloads): (&str, &[&WorkloadKey]),
+        model: &str,
+        workloads: &[&WorkloadKey],
     ) -> bool {
         let routes = Routes { watches, pools: &self.pools.cache, named: &self.named.borrow() };
         routes.serves_only(&pool.picker, model, workloads)

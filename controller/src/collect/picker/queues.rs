@@ -19,7 +19,7 @@ use wva_scaling::ModelKey;
 const MAX_AGE: Duration = PERIOD.saturating_mul(6);
 /// Limit of the status field.
 const MAX_REFUSED_COUNTS: usize = 32;
-/// Of a pod whose last page still counts. A pod that restarts is back sooner.
+/// Longest failure of a pod whose last page still counts. A pod that restarts is back sooner.
 const LONGEST_FAILURE: Duration = Duration::from_mins(1);
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
@@ -27,9 +27,9 @@ const FIRST_ANSWER: Duration = Duration::from_secs(10);
 pub(crate) struct Queues {
     samples: BTreeMap<ModelKey, QueueSample>,
     refused: BTreeMap<ModelKey, RecentRefusals>,
-    /// When a request of a waking model last failed at a picker that holds requests.
+    /// Time at which a request of a waking model last failed at a picker that holds requests.
     failed: BTreeMap<ModelKey, Instant>,
-    /// By pod, for the next leader.
+    /// Refused requests by pod, for the next leader.
     refused_counts: BTreeMap<ModelKey, Vec<RefusedCount>>,
     /// Models without a recent answer from some pod.
     partial: BTreeSet<ModelKey>,
@@ -85,7 +85,7 @@ impl Queues {
         self.failed.extend(last.map(|at| (key, at)));
     }
 
-    /// When a request of a waking model last failed at a picker that holds requests, if that was recently.
+    /// Time at which a request of a waking model last failed at a picker that holds requests, if that was recently.
     pub(crate) fn failed_at(&self, key: &ModelKey) -> Option<Instant> {
         self.failed.get(key).copied()
     }
@@ -95,7 +95,8 @@ impl Queues {
     pub(super) fn set_flow_control(
         &mut self,
         picker: PickerKey,
-        (answers, at_zero): (&Answers, bool),
+        answers: &Answers,
+        at_zero: bool,
         since: Instant,
         now: Instant,
     ) {
@@ -233,7 +234,7 @@ impl QueueSample {
     }
 }
 
-/// Of all pods, from the last leader if a pod has not answered this one.
+/// Counts of all pods, from the last leader if a pod has not answered this one.
 fn refused_counts(query: &PickerQuery, model: &str, answers: &Answers) -> Vec<RefusedCount> {
     let last_leader = query.last_leader.get(model).map_or(&[][..], Vec::as_slice);
     if answers.is_empty() {

@@ -12,7 +12,7 @@ pub(super) const MAX_AGE: Duration = Duration::from_secs(30);
 /// Counters on one page.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RefusedCounts {
-    /// Of every model in the query.
+    /// Refused requests of every model in the query.
     pub(super) by_model: BTreeMap<String, f64>,
     /// The model that all names counted for.
     pub(super) sole_model: Option<String>,
@@ -96,22 +96,28 @@ fn before(last: &RefusedCounts, model: &str, counts: &RefusedCounts) -> Option<f
     count.filter(|_| is_same)
 }
 
-/// Count before the first page of a pod. A pod that is new to the poller counts from 0, one that the last leader read
-/// from where it was. `None`: the first page is the start.
-pub(super) fn first_count(
-    is_new: bool,
-    last_leader: &[RefusedCount],
-    (pod, model): (&str, &str),
-    counts: &RefusedCounts,
-) -> Option<f64> {
-    let started = millis(counts.started);
-    let known = last_leader.iter().find(|known| known.pod == pod);
-    if known.is_some_and(|known| known.all_names != counts.counts_all_names(model)) {
-        return None;
+/// What is known of a pod before its first page.
+pub(super) struct PodStart<'a> {
+    pub(super) pod: &'a str,
+    /// The pod is new to the poller.
+    pub(super) is_new: bool,
+    /// Counts of the model that the last leader read.
+    pub(super) last_leader: &'a [RefusedCount],
+}
+
+impl PodStart<'_> {
+    /// Count before the first page. A pod that is new to the poller counts from 0, one that the last leader read from
+    /// where it was. `None`: the first page is the start.
+    pub(super) fn first_count(&self, model: &str, counts: &RefusedCounts) -> Option<f64> {
+        let started = millis(counts.started);
+        let known = self.last_leader.iter().find(|known| known.pod == self.pod);
+        if known.is_some_and(|known| known.all_names != counts.counts_all_names(model)) {
+            return None;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
+        let count = known.map(|known| if known.started == started { known.count as f64 } else { 0.0 });
+        count.or(self.is_new.then_some(0.0))
     }
-    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
-    let count = known.map(|known| if known.started == started { known.count as f64 } else { 0.0 });
-    count.or(is_new.then_some(0.0))
 }
 
 fn millis(started: Option<f64>) -> i64 {
@@ -174,15 +180,16 @@ mod tests {
             all_names: false,
         };
         let last_leader = [known("other", 1000, 3), known("epp-0", 1000, 5)];
-        let first = |is_new, pod| first_count(is_new, &last_leader, (pod, "m"), &counts(7.0));
+        let first_of = |start: PodStart<'_>| start.first_count("m", &counts(7.0));
+        let first = |is_new, pod| first_of(PodStart { pod, is_new, last_leader: &last_leader });
         assert_eq!(first(false, "epp-0"), Some(5.0));
         assert_eq!(first(false, "epp-1"), None, "it was not read before");
         assert_eq!(first(true, "epp-1"), Some(0.0), "it started later");
         let restarted = [known("epp-0", 2000, 5)];
-        assert_eq!(first_count(false, &restarted, ("epp-0", "m"), &counts(7.0)), Some(0.0));
+        assert_eq!(first_of(PodStart { pod: "epp-0", is_new: false, last_leader: &restarted }), Some(0.0));
         // Other names count for the model than at the last leader.
         let of_all = [RefusedCount { all_names: true, ..known("epp-0", 1000, 67) }];
-        assert_eq!(first_count(false, &of_all, ("epp-0", "m"), &counts(7.0)), None);
+        assert_eq!(first_of(PodStart { pod: "epp-0", is_new: false, last_leader: &of_all }), None);
         let mut refused = RefusedRequests::default();
         refused.add(counts(5.0), |_, _| None, Instant::now());
         assert_eq!(refused.count("epp-0", "m"), Some(known("epp-0", 1000, 5)));

@@ -16,7 +16,7 @@ pub(super) enum AnswerKind {
     Useful,
     /// No answer, or the page of another program.
     Useless,
-    /// Not a metrics page, or too long.
+    /// The answer is not a metrics page, or is too long.
     Invalid,
 }
 

@@ -82,10 +82,10 @@ pub(super) fn remove_excess(queries: &mut PickerQueries) -> BTreeSet<PickerKey> 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServingState {
     Serving,
-    /// It was woken, and its first replica starts.
+    /// The model was woken, and its first replica starts.
     Waking,
     Stuck,
-    /// It is at zero replicas or on its way to zero.
+    /// The model is at zero replicas or on its way to zero.
     ToZero,
 }
 
@@ -103,8 +103,8 @@ impl ServingState {
     }
 }
 
-/// Where requests of models queue: at the picker that an entry names, else at those of the pools that select the model's
-/// pods, in its own namespace.
+/// Knows where requests of models queue: at the picker that an entry names, else at those of the pools that select the
+/// model's pods, in its own namespace.
 #[derive(Clone, Copy)]
 pub(super) struct Routes<'a> {
     pub(super) watches: &'a Watches,

@@ -56,7 +56,7 @@ impl PickerToken {
     #[must_use]
     pub fn user(&self) -> Option<String> {
         let Self::Account { namespace, name } = self else { return None };
-        Some(user_name(namespace, name))
+        Some(AccountName { namespace, name }.user())
     }
 
     /// Sets `header` within [`TIMEOUT`] and keeps it valid. Never returns.
@@ -64,13 +64,28 @@ impl PickerToken {
         match self {
             Self::None => drop(header.send_replace(None)),
             Self::Fixed(token) => drop(header.send_replace(bearer(token))),
-            Self::Account { namespace, name } => renew(client, (namespace, name), header).await,
+            Self::Account { namespace, name } => {
+                renew(client, AccountName { namespace, name }, header).await;
+            }
         }
         std::future::pending::<()>().await;
     }
 }
 
-async fn renew(client: &Client, account: (&str, &str), header: &watch::Sender<Option<HeaderValue>>) {
+/// Names a service account.
+#[derive(Clone, Copy)]
+struct AccountName<'a> {
+    namespace: &'a str,
+    name: &'a str,
+}
+
+impl AccountName<'_> {
+    fn user(self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.name)
+    }
+}
+
+async fn renew(client: &Client, account: AccountName<'_>, header: &watch::Sender<Option<HeaderValue>>) {
     let mut expires = Instant::now();
     let mut backoff = Backoff::new(FIRST_BACKOFF, LONGEST_BACKOFF);
     let mut has_failed = false;
@@ -87,7 +102,7 @@ async fn renew(client: &Client, account: (&str, &str), header: &watch::Sender<Op
             }
             Err(error) => {
                 if !std::mem::replace(&mut has_failed, true) {
-                    let (namespace, service_account) = account;
+                    let AccountName { namespace, name: service_account } = account;
                     tracing::warn!(
                         namespace,
                         service_account,
@@ -106,13 +121,10 @@ async fn renew(client: &Client, account: (&str, &str), header: &watch::Sender<Op
 }
 
 /// Returns header and lifetime of a new token.
-async fn request(
-    client: &Client,
-    (namespace, name): (&str, &str),
-) -> Result<(HeaderValue, Duration), String> {
+async fn request(client: &Client, account: AccountName<'_>) -> Result<(HeaderValue, Duration), String> {
     match own_user(client).await {
         None => return Err("cannot find out the controller's own account".to_owned()),
-        Some(own) if own == user_name(namespace, name) => {
+        Some(own) if own == account.user() => {
             return Err(
                 "this is the controller's own account; use an account that may only get /metrics".to_owned()
             );
@@ -124,17 +136,13 @@ async fn request(
         spec: Some(TokenRequestSpec { expiration_seconds: seconds, ..TokenRequestSpec::default() }),
         ..TokenRequest::default()
     };
-    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), namespace);
-    let answer = accounts.create_token_request(name, &PostParams::default(), &token_request).await;
+    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), account.namespace);
+    let answer = accounts.create_token_request(account.name, &PostParams::default(), &token_request).await;
     let answer = answer.map_err(|error| error.to_string())?;
     let granted = answer.spec.and_then(|spec| spec.expiration_seconds).and_then(|s| u64::try_from(s).ok());
     let lifetime = granted.map_or(LIFETIME, Duration::from_secs).clamp(SHORTEST_LIFETIME, LONGEST_LIFETIME);
     let token = answer.status.and_then(|status| bearer(status.token.as_deref()?));
     Ok((token.ok_or("the answer has no valid token")?, lifetime))
-}
-
-fn user_name(namespace: &str, account: &str) -> String {
-    format!("system:serviceaccount:{namespace}:{account}")
 }
 
 async fn own_user(client: &Client) -> Option<String> {

@@ -49,7 +49,7 @@ pub(crate) struct Progress {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PodLoad {
-    /// 0 to 1.
+    /// Share of the KV cache in use, 0 to 1.
     pub kv: Option<TimedValue>,
     pub queue: Option<TimedValue>,
     pub running: Option<TimedValue>,
@@ -61,9 +61,9 @@ pub(crate) struct PodLoad {
     pub progress: Option<Progress>,
     pub mean_input: Option<TimedValue>,
     pub mean_output: Option<TimedValue>,
-    /// 0 to 1.
+    /// Share of prompt tokens that the prefix cache had, 0 to 1.
     pub prefix_hit_rate: Option<TimedValue>,
-    /// By the name of its running requests.
+    /// Kind of server, by the name of the metric of its running requests.
     pub server: ServerKind,
 }
 
@@ -198,7 +198,7 @@ impl PodLoad {
     }
 }
 
-/// As old as the oldest value.
+/// Sum of these values, as old as the oldest one.
 fn total(values: &[(TimedValue, f64)], part: impl Fn(f64, f64) -> f64) -> Option<TimedValue> {
     let at = values.iter().map(|(value, _)| value.at).min()?;
     Some(TimedValue { value: values.iter().map(|(value, weight)| part(value.value, *weight)).sum(), at })

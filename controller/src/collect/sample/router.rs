@@ -12,7 +12,7 @@ use crate::collect::signals::{QueueKey, RouterFigure, RouterRow};
 
 type NamespacedName = (Arc<str>, Arc<str>);
 
-/// By namespace and model.
+/// Loads by namespace and model.
 #[derive(Debug, Default)]
 pub(super) struct RouterLoads(BTreeMap<NamespacedName, TimedValue<RouterLoad>>);
 

@@ -10,6 +10,9 @@ use super::update::WINDOW;
 use super::*;
 use crate::collect::signals::tests::rows;
 
+const EXPIRY: SampleExpiry =
+    SampleExpiry { deleted: Duration::from_secs(60), existing: Duration::from_secs(300) };
+
 /// All namespaces of these tests.
 pub(crate) fn everywhere() -> Scope {
     Scope::new(["elsewhere", "ns", "other", "prod"])
@@ -250,8 +253,7 @@ fn missing_queue_is_unknown_until_it_expires() {
     let t1 = seconds(122);
     s.add_round(t0 + t1, vec![answer(Query::SchedulerQueue, &[series(size, "-1")])]);
     assert_eq!(now(&s, t1), SchedulerQueue::Unknown, "-1 is not a length");
-    let clean =
-        |s: &mut Samples, at: Duration| s.remove_expired(t0 + at, (seconds(60), seconds(300)), |_, _| true);
+    let clean = |s: &mut Samples, at: Duration| s.remove_expired(t0 + at, EXPIRY, |_, _| true);
     clean(&mut s, t1 + QUEUE_EXPIRY);
     assert_eq!(now(&s, t1 + QUEUE_EXPIRY), SchedulerQueue::Unknown);
     clean(&mut s, t1 + QUEUE_EXPIRY + seconds(1));
@@ -266,7 +268,7 @@ fn deleted_pods_expire_before_silent_ones() {
     {
         let mut s = Samples::default();
         s.add_round(t0, vec![kv("0.5"), age("0"), answer(Query::CacheConfig, &[cache("a", "10")])]);
-        s.remove_expired(t0 + seconds(after), (seconds(60), seconds(300)), |_, _| exists);
+        s.remove_expired(t0 + seconds(after), EXPIRY, |_, _| exists);
         assert_eq!([s.iter().count(), s.caches().count()], [usize::from(remains); 2], "{after} s");
     }
 }

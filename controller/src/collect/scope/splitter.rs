@@ -20,9 +20,9 @@ const LONGEST_PAUSE: u32 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum QueryOutcome {
     Answered,
-    /// Fewer namespaces would not help.
+    /// The query failed, and fewer namespaces would not help.
     Failed,
-    /// Its size or an outage is the cause.
+    /// The query timed out, because of its size or an outage.
     TimedOut,
     /// The answer is too long, or Prometheus cannot evaluate the query.
     Refused,

@@ -31,7 +31,7 @@ pub(crate) enum CacheScope {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CacheRow {
     pub namespace: Arc<str>,
-    /// It may have a rank suffix.
+    /// Name of the pod, perhaps with the suffix of a rank.
     pub pod: Arc<str>,
     /// Engine, and the server in its pod after `@`; each empty if absent.
     pub engine: Arc<str>,

@@ -12,9 +12,9 @@ use crate::collect::work::Counter;
 pub(super) struct NamedSeries {
     pub(super) counter: Counter,
     pub(super) server: ServerKind,
-    /// Of the server's names for it, 0 is the current one.
+    /// Rank of the name among those that the server has for the counter; 0 is the current one.
     pub(super) rank: usize,
-    /// It is added to the others.
+    /// The value is added to that of the other names.
     pub(super) is_part: bool,
     /// Value of the label `request_type` or `reason`, if the name has several meanings.
     state: Option<&'static str>,

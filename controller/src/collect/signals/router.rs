@@ -49,7 +49,7 @@ pub(super) fn find(name: &str) -> Option<RouterSignal> {
     ROUTER_METRICS.iter().find(|(own, _)| *own == name).map(|(_, signal)| *signal)
 }
 
-/// As alternatives of a regular expression.
+/// Names of the selected metrics, as alternatives of a regular expression.
 pub(super) fn names(select: impl Fn(RouterSignal) -> bool) -> String {
     let names = ROUTER_METRICS.iter().filter(|(_, signal)| select(*signal)).map(|(name, _)| *name);
     names.collect::<Vec<_>>().join("|")

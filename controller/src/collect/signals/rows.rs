@@ -67,7 +67,7 @@ pub(crate) struct Labels<'a> {
 }
 
 impl Labels<'_> {
-    /// Which of the meanings of its name a series has.
+    /// Value of the label that tells the meanings of one metric name apart.
     fn state(&self) -> &str {
         present(&self.request_type).unwrap_or(&self.reason)
     }
@@ -91,14 +91,14 @@ pub(crate) struct QueueKey {
 pub(crate) struct RouterRow {
     pub figure: RouterFigure,
     pub namespace: Arc<str>,
-    /// Of the model or InferencePool.
+    /// Name of the model or InferencePool.
     pub name: Arc<str>,
     /// The metric has its later name.
     pub is_later_name: bool,
     pub value: f64,
 }
 
-/// Within the window of the query. A model has several, of which the greatest counts.
+/// Completed requests within the window of the query. A model has several, of which the greatest counts.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CompletedRow {
     pub namespace: Arc<str>,

@@ -28,7 +28,7 @@ pub(super) struct GpuInputs {
     held: BTreeMap<WorkloadKey, String>,
     /// A limit is configured.
     is_limited: bool,
-    /// With a limit: GPUs of the active pods of each workload, and of those that are on no node.
+    /// GPUs of the active pods of each workload, and of those that are on no node. Only read with a limit.
     pods: BTreeMap<WorkloadKey, [u64; 2]>,
     /// GPUs that wva asked for and that are not allocated on a node yet, by accelerator.
     unplaced: BTreeMap<String, u64>,

@@ -22,7 +22,7 @@ pub(super) type Loads<'a> = BTreeMap<&'a str, ReplicaSeries<'a>>;
 #[derive(Default)]
 pub(super) struct ReplicaSeries<'a> {
     servers: Vec<ServerSeries<'a>>,
-    /// By the pod in the series.
+    /// Caches by the pod in the series.
     caches: Vec<(&'a str, TimedValue<EngineCaches>)>,
     /// Pods that take its requests.
     serving: u32,
@@ -30,11 +30,11 @@ pub(super) struct ReplicaSeries<'a> {
 
 /// A server, or a rank, under one `model_name`.
 struct ServerSeries<'a> {
-    /// Of its series, and of their counters.
+    /// Key of the server's series and counters.
     key: &'a PodModel,
     pod: &'a str,
     load: PodLoad,
-    /// Less [`SKEW`].
+    /// Start of the pod, less [`SKEW`].
     pod_start: Option<Instant>,
 }
 

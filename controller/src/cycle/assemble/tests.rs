@@ -83,7 +83,7 @@ impl Case {
         assemble(
             &watches,
             &managed,
-            (&self.samples, &Pickers::testing().0),
+            CollectedSignals { samples: &self.samples, pickers: &Pickers::testing().0 },
             &mut self.memory,
             self.config.clone(),
             &self.fleet,

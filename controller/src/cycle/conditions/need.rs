@@ -78,7 +78,7 @@ impl<'a> SiblingIndex<'a> {
     }
 }
 
-/// Its replicas come, as many as the analysis asks for.
+/// Whether replicas come, as many as the analysis asks for.
 fn grows(decision: &Decision) -> bool {
     decision.report.mode == Mode::Auto
         && decision.target() > decision.report.replicas.ready
@@ -112,7 +112,8 @@ fn unmet(reason: ConditionReason, message: impl Into<String>) -> ConditionDraft 
     condition_false(reason, message)
 }
 
-/// Without figures that change, which would write the status every cycle.
+/// Condition while the need is not met, if any. The message has no figures that change, which would write the status
+/// every cycle.
 fn unmet_need(decision: &Decision, signal: &ConditionDraft, siblings: Siblings) -> Option<ConditionDraft> {
     if decision.safety_net().is_some() {
         return unmet_without_analysis(decision, siblings);

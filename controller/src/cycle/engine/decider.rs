@@ -24,7 +24,7 @@ pub(super) use self::logs::log_warnings;
 use super::inputs::Inputs;
 use super::sampler::Sampler;
 use crate::config::{ResolvedMaps, Settings};
-use crate::cycle::assemble::{Assembled, InventoryGaps, assemble};
+use crate::cycle::assemble::{Assembled, CollectedSignals, InventoryGaps, assemble};
 use crate::cycle::memory::Memory;
 use crate::model::moment::Moment;
 use crate::model::published::{Published, PublishedVariant, ScalingKey};
@@ -140,7 +140,7 @@ impl Decider {
         at: Moment,
     ) -> Pass {
         self.memory.refusals = sources.refusals.borrow().clone();
-        let signals = (&sampler.samples, &sources.pickers);
+        let signals = CollectedSignals { samples: &sampler.samples, pickers: &sources.pickers };
         let (watches, memory) = (&sources.watches, &mut self.memory);
         let mut assembled = assemble(watches, &managed, signals, memory, known.config, &self.fleet, at);
         assembled.snapshot.remembered = known.remembered;

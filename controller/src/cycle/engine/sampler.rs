@@ -23,7 +23,7 @@ use self::series::{managed_workloads, model_filter};
 use super::inputs::Inputs;
 use super::{EngineConfig, TIMER_TOLERANCE};
 use crate::collect::filter::SeriesFilter;
-use crate::collect::sample::{Incomplete, Samples};
+use crate::collect::sample::{Incomplete, SampleExpiry, Samples};
 use crate::collect::scope::{QueryOutcome, Scope, ScopeSplitter};
 use crate::collect::signals::Query;
 use crate::collect::{self, Answer, Answers};
@@ -125,7 +125,7 @@ impl Sampler {
         self.rounds.needs_counters = uses_throughput(fleet);
     }
 
-    /// If the sample is recent, only what steps `to_zero` wait for is queried.
+    /// Starts the round of queries that is due. If the sample is recent, it queries only what steps `to_zero` wait for.
     pub(super) fn due_round<'e>(
         &mut self,
         inputs: Inputs<'e>,
@@ -209,7 +209,8 @@ impl Sampler {
         let pods = pods::workload_pods(&sources.watches);
         let known = |namespace: &str, pod: &str| pods::find_pod(&pods, namespace, pod).is_some();
         // A pod without a workload may get one soon; a pod outside the cache is gone.
-        self.samples.remove_expired(now, (config.fresh, config.unavailable), known);
+        let expiry = SampleExpiry { deleted: config.fresh, existing: config.unavailable };
+        self.samples.remove_expired(now, expiry, known);
     }
 }
 
@@ -224,9 +225,9 @@ fn start_round<'e>(
     let (began, within) = (Instant::now(), config.longest_round());
     let filter = Arc::new(pod_filter(inputs, managed));
     async move {
-        let reads = (filter, &metrics.telemetry);
-        let answers = collect::query_round(&sources.prometheus, scopes, &queries, reads, within);
-        Round { began, extent, answers: answers.await }
+        let (prometheus, telemetry) = (&sources.prometheus, &metrics.telemetry);
+        let answers = collect::query_round(prometheus, scopes, &queries, filter, telemetry, within).await;
+        Round { began, extent, answers }
     }
     .boxed()
 }

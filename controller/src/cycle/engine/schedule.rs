@@ -52,7 +52,7 @@ pub(super) struct Schedule<'e> {
     pub(super) wait: CycleWait,
     /// Time of the cycle that a change requested. It waits for nothing else.
     pub(super) cycle_at: Option<Instant>,
-    /// When a condition `SignalFollowed` may change.
+    /// Time at which a condition `SignalFollowed` may change.
     pub(super) signal_check_at: Option<Instant>,
     settings: watch::Receiver<EngineConfig>,
     queues: watch::Receiver<Arc<Queues>>,
@@ -78,7 +78,7 @@ impl<'e> Schedule<'e> {
         }
     }
 
-    /// If several events are pending, the first in this order. Cancel-safe.
+    /// Waits for the next event. Of several pending ones it returns the first in this order. Cancel-safe.
     pub(super) async fn next(&mut self, changed: &Notify) -> Event {
         tokio::select! {
             biased;

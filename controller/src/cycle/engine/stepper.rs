@@ -145,7 +145,7 @@ pub(super) fn scale_downs(inputs: Inputs<'_>, decided: &Decided) -> BTreeMap<Var
     variants_to_scale(&decided.pass.managed, &decided.variants).filter_map(scale_down).collect()
 }
 
-/// Neither pickers nor Prometheus report the queues of these models on their way to zero.
+/// Models on their way to zero whose queues neither pickers nor Prometheus report.
 fn models_with_unknown_queue(
     Inputs { sources, .. }: Inputs<'_>,
     sampler: &Sampler,

@@ -12,7 +12,7 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// Both are due at once.
+    /// Creates the timers. Both are due at once.
     pub(super) fn new(config: EngineConfig) -> Self {
         Self { fetch: Timer::new(config.fetch_interval), cycle: Timer::new(config.interval) }
     }

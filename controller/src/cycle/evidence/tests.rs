@@ -80,7 +80,7 @@ impl Bench {
             samples.add_completed(at.now, count);
         }
         let created = created.map(|s| Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1000 + s));
-        self.evidence.complete(&mut model, ON, created, &samples, (&MetricsAge::default(), at));
+        self.evidence.complete(&mut model, ON, created, &samples, &MetricsAge::default(), at);
         model
     }
 
@@ -180,7 +180,7 @@ fn a_model_without_scale_to_zero_is_tracked_without_evidence() {
     let mut bench = Bench::new();
     let (mut model, at) = (idle(), bench.moment(0));
     let off = ScaleToZero::with_default(false);
-    bench.evidence.complete(&mut model, off, None, &Samples::default(), (&MetricsAge::default(), at));
+    bench.evidence.complete(&mut model, off, None, &Samples::default(), &MetricsAge::default(), at);
     assert_eq!(model, idle());
     assert_eq!(seconds(bench.see(30, idle(), answered()).tracked_for), Some(30));
     bench.evidence.retain(|_| false);

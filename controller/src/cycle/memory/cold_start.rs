@@ -33,7 +33,7 @@ impl ColdStart {
     }
 }
 
-/// By a tenth.
+/// Whether the new value differs by more than a tenth.
 fn has_moved(shown: u32, new: u32) -> bool {
     u64::from(shown.abs_diff(new)) * 10 > u64::from(shown)
 }

@@ -15,7 +15,7 @@ use crate::observe::watches::variant::Variant;
 pub struct Ownership {
     /// `CONTROLLER_INSTANCE`. `None`: variants without an instance label.
     pub instance: Option<String>,
-    /// Without an instance, manage labelled variants too.
+    /// A controller without an instance manages labelled variants too.
     pub manage_labelled: bool,
     /// How long series of a variant taken over are withheld, until Prometheus drops the other controller's.
     pub takeover_delay: Duration,

@@ -40,7 +40,7 @@ pub(crate) struct NodeFacts {
     pub(crate) accelerators: [Option<Box<str>>; GPU_RESOURCES.len()],
     /// Allocatable.
     pub(crate) gpus: Gpus,
-    /// Neither cordoned nor reported as not ready.
+    /// The node is neither cordoned nor reported as not ready.
     pub(crate) takes_pods: bool,
 }
 

@@ -27,13 +27,13 @@ impl OwnedSet {
 /// Cached labels and annotations of a Namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceFacts {
-    /// Its variants are not managed.
+    /// Variants of the namespace are not managed.
     pub excluded: bool,
     /// Instance label.
     pub instance: Option<Box<str>>,
-    /// Opts in to local ConfigMaps.
+    /// Label that opts in to local ConfigMaps.
     pub config_enabled: Option<Box<str>>,
-    /// Its endpoint pickers get a token.
+    /// Endpoint pickers of the namespace get a token.
     pub picker_token: bool,
 }
 

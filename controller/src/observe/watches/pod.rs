@@ -177,7 +177,7 @@ pub(crate) struct PodFacts {
     pub(crate) gate: Option<Box<str>>,
     pub(crate) ip: Option<IpAddr>,
     pub(crate) deletion_cost: DeletionCost,
-    /// Only of pods of ReplicaSets, and of those whose deletion cost wva has set.
+    /// UID, only of pods of ReplicaSets, and of those whose deletion cost wva has set.
     pub(crate) uid: Option<Box<str>>,
 }
 
@@ -270,9 +270,9 @@ impl Status {
 /// How long a container keeps failing, in order of duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Failure {
-    /// Until its run is longer than the last failed one.
+    /// The container fails until its run is longer than the last failed one.
     Until(Timestamp),
-    /// Until its status changes.
+    /// The container fails until its status changes.
     Permanent,
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct QuotaFacts {
 /// One resource that pods take.
 #[derive(Clone, Debug)]
 pub(crate) struct QuotaRow {
-    /// As the ResourceQuota writes it.
+    /// Name of the resource as the ResourceQuota writes it.
     pub(crate) name: Box<str>,
     pub(crate) resource: QuotaResource,
     pub(crate) limit: QuotaAmount,

@@ -40,9 +40,9 @@ pub struct Variant {
     pub(crate) generation: Option<i64>,
     pub(crate) instance: Option<String>,
     pub(crate) accelerator: Option<String>,
-    /// If wva created it.
+    /// Annotated autoscaler, if wva created the object for one.
     pub(crate) origin: Option<Box<Origin>>,
-    /// The older of two variants with one target wins.
+    /// Creation time. The older of two variants with one target wins.
     pub(crate) created: Option<Timestamp>,
     pub(crate) is_terminating: bool,
     pub(crate) status: VariantStatus,
@@ -112,7 +112,7 @@ impl Variant {
         }
     }
 
-    /// For events.
+    /// Reference to the workload, for events.
     pub(crate) fn workload_reference(&self) -> Option<ObjectReference> {
         self.spec.as_ref().ok()?.workload.reference()
     }

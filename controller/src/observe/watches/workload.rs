@@ -22,7 +22,7 @@ const MAX_LABELS: usize = 64;
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
     pub(crate) uid: Box<str>,
-    /// Counts as deleted.
+    /// The workload is being deleted, and counts as deleted.
     pub(crate) is_terminating: bool,
     pub(crate) replicas: Replicas,
     /// Pod template. For a LeaderWorkerSet the template of the leader, with the GPUs of the whole group.
@@ -31,18 +31,28 @@ pub(crate) struct Workload {
     pub(crate) group: Option<PodGroup>,
     /// What one replica takes from ResourceQuotas.
     pub(crate) demand: Option<Arc<ReplicaDemand>>,
-    /// InferencePool selectors match these.
+    /// Labels of the pods, which InferencePool selectors match.
     pub(crate) pod_labels: Labels,
     /// Owner of a StatefulSet, such as a LeaderWorkerSet.
     pub(crate) owner: Option<Box<Owner>>,
 }
 
+/// Replicas as the object states them.
+struct ReportedReplicas {
+    /// Replicas of the spec.
+    requested: Option<i32>,
+    /// Pods, by the status.
+    created: Option<i32>,
+    /// Ready pods, by the status.
+    ready: Option<i32>,
+}
+
 impl Workload {
     fn new(
         meta: &ObjectMeta,
-        requested: Option<i32>,
-        (created, ready): (Option<i32>, Option<i32>),
-        (template, pod_labels): (Option<Template>, Labels),
+        ReportedReplicas { requested, created, ready }: ReportedReplicas,
+        template: Option<Template>,
+        pod_labels: Labels,
     ) -> Self {
         Self {
             uid: meta.uid.as_deref().unwrap_or_default().into(),
@@ -61,7 +71,7 @@ impl Workload {
         }
     }
 
-    /// Only creation and deletion start a cycle; replicas change too often.
+    /// Whether no cycle is needed. Only creation and deletion start one; replicas change too often.
     fn is_same_object(&self, other: &Self) -> bool {
         (&self.uid, self.is_terminating) == (&other.uid, other.is_terminating)
     }
@@ -69,11 +79,14 @@ impl Workload {
     pub(crate) fn deployments() -> Projection<Deployment, Self> {
         let read = |d: &Deployment| {
             let (spec, status) = (d.spec.as_ref(), d.status.as_ref());
-            let requested = spec.and_then(|s| s.replicas);
-            let counts = (status.and_then(|s| s.replicas), status.and_then(|s| s.ready_replicas));
-            let template = spec.map(|s| pod_template(&s.template)).unwrap_or_default();
+            let replicas = ReportedReplicas {
+                requested: spec.and_then(|s| s.replicas),
+                created: status.and_then(|s| s.replicas),
+                ready: status.and_then(|s| s.ready_replicas),
+            };
+            let (template, labels) = spec.map(|s| pod_template(&s.template)).unwrap_or_default();
             let demand = spec.and_then(|s| pod_demand(&s.template));
-            Self { demand, ..Self::new(&d.metadata, requested, counts, template) }
+            Self { demand, ..Self::new(&d.metadata, replicas, template, labels) }
         };
         Projection { read, is_same: Some(Self::is_same_object) }
     }
@@ -81,10 +94,13 @@ impl Workload {
     pub(crate) fn stateful_sets() -> Projection<StatefulSet, Self> {
         let read = |set: &StatefulSet| {
             let (spec, status) = (set.spec.as_ref(), set.status.as_ref());
-            let requested = spec.and_then(|s| s.replicas);
-            let counts = (status.map(|s| s.replicas), status.and_then(|s| s.ready_replicas));
-            let template = spec.map(|s| pod_template(&s.template)).unwrap_or_default();
-            let workload = Self::new(&set.metadata, requested, counts, template);
+            let replicas = ReportedReplicas {
+                requested: spec.and_then(|s| s.replicas),
+                created: status.map(|s| s.replicas),
+                ready: status.and_then(|s| s.ready_replicas),
+            };
+            let (template, labels) = spec.map(|s| pod_template(&s.template)).unwrap_or_default();
+            let workload = Self::new(&set.metadata, replicas, template, labels);
             let demand = spec.and_then(|s| pod_demand(&s.template));
             Self { owner: Owner::from_meta(&set.metadata).map(Box::new), demand, ..workload }
         };
@@ -95,12 +111,15 @@ impl Workload {
         let read = |set: &DynamicObject| {
             let number = |path: &str| set.data.pointer(path).and_then(Value::as_i64);
             let replicas = |path: &str| number(path).and_then(|n| i32::try_from(n).ok());
-            let counts = (replicas("/status/replicas"), replicas("/status/readyReplicas"));
+            let reported = ReportedReplicas {
+                requested: replicas("/spec/replicas"),
+                created: replicas("/status/replicas"),
+                ready: replicas("/status/readyReplicas"),
+            };
             let replica = ReplicaTemplate::from_workload(&set.data).ok();
             let replica = replica.as_ref();
-            let template = replica.map(|r| (Some(Template::for_replica(r)), pod_labels(&r.labels)));
-            let workload =
-                Self::new(&set.metadata, replicas("/spec/replicas"), counts, template.unwrap_or_default());
+            let labels = replica.map(|r| pod_labels(&r.labels)).unwrap_or_default();
+            let workload = Self::new(&set.metadata, reported, replica.map(Template::for_replica), labels);
             Self { group: replica.and_then(pod_group), demand: replica.map(group_demand), ..workload }
         };
         Projection { read, is_same: Some(Self::is_same_object) }

@@ -8,7 +8,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
-use wva_crds::events::{EventDraft, EventSource, object_reference};
+use wva_crds::events::{EventDraft, EventSource, ObjectKind, object_reference};
 use wva_crds::names::{GROUP, KIND, VERSION};
 use wva_runtime::api_call::ApiCall;
 use wva_scaling::VariantKey;
@@ -37,7 +37,8 @@ impl EventReporter {
     /// Writes an event on a variant now. If that fails, the event is logged and dropped.
     pub(crate) async fn report(
         &self,
-        (key, uid): (&VariantKey, &str),
+        key: &VariantKey,
+        uid: &str,
         workload: Option<ObjectReference>,
         pending: &PendingEvent,
     ) {
@@ -138,7 +139,8 @@ impl EventReporter {
 
 pub(super) fn variant_reference(key: &VariantKey, uid: &str) -> ObjectReference {
     let api_version = format!("{GROUP}/{VERSION}");
-    object_reference((&api_version, KIND), (&key.namespace, &key.name), Some(uid))
+    let kind = ObjectKind { api_version: &api_version, kind: KIND };
+    object_reference(kind, &key.namespace, &key.name, Some(uid))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use wva_runtime::age;
 
 /// Maximum time between two events of a series, as in client-go.
 const MAX_PAUSE: SignedDuration = SignedDuration::from_mins(6);
-/// Beyond that, the repeat of the oldest event is another object.
+/// Most events that are remembered. Beyond that, the repeat of the oldest event is another object.
 const MAX_EVENTS: usize = 500;
 
 /// Written events that can become series. Clones share them.

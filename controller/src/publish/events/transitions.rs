@@ -65,7 +65,8 @@ fn failed_during_wake_note(cold_start: Option<u32>) -> String {
     )
 }
 
-/// While the need is unmet for one reason, a limit that comes and goes with the load is reported once.
+/// Event of a limit. While the need is unmet for one reason, a limit that comes and goes with the load is reported
+/// once.
 fn limit_event(
     before: &ReportedState,
     now: &ReportedState,

@@ -44,11 +44,11 @@ enum ApiServiceState {
     Foreign {
         service: String,
     },
-    /// It skips TLS verification. The API server accepts no CA bundle then.
+    /// The APIService skips TLS verification. The API server accepts no CA bundle then.
     Unverified,
-    /// Ours, with another bundle or none.
+    /// The APIService is ours, with another bundle or none.
     Unregistered,
-    /// Ours, with our bundle.
+    /// The APIService is ours, with our bundle.
     Registered {
         /// The API server reaches it.
         available: bool,

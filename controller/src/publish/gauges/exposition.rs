@@ -28,7 +28,7 @@ impl<'s> Series<'s> {
         Self { labels: labels.to_vec(), value }
     }
 
-    /// With more labels.
+    /// Adds labels.
     pub(super) fn with(mut self, labels: &[(&'s str, &'s str)]) -> Self {
         self.labels.extend_from_slice(labels);
         self
@@ -112,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// As the library writes it.
+    /// Sample as the library writes it.
     fn of_library(labels: &[(&str, &str)], value: f64) -> String {
         let pair = |(name, value): &(&str, &str)| {
             let mut pair = LabelPair::default();

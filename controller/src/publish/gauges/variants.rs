@@ -45,7 +45,7 @@ impl VariantSeries {
         to.gauge("wva_variant_limited", help, all().flat_map(limits))
     }
 
-    /// Both sides from the watch caches at one time, so that they can be compared.
+    /// Writes both sides of a comparison, from the watch caches at one time.
     fn write_following(&self, exported: &ExportedVariants<'_>, to: &mut Exposition<'_>) -> io::Result<()> {
         let targets = exported.values().filter(|e| e.variant.decision.is_some());
         let replicas = targets.clone().filter_map(|e| {
@@ -128,7 +128,7 @@ fn limits<'s>(exported: &'s Exported<'_>) -> Vec<Series<'s>> {
     limits.into_iter().filter(|(_, holds)| *holds).map(one).collect()
 }
 
-/// Without the number of `fixed=N`, which would make a new series of each.
+/// Label of a mode, without the number of `fixed=N`, which would make a new series of each.
 const fn mode(mode: Mode) -> &'static str {
     match mode {
         Mode::Auto => "auto",

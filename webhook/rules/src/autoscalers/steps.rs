@@ -15,7 +15,7 @@ const PAUSES: [Pause; 4] = [
     Pause { annotation: "autoscaling.keda.sh/paused-scale-in", stopped: "scale-down", is_boolean: true },
     Pause { annotation: "autoscaling.keda.sh/paused-scale-out", stopped: "scale-up", is_boolean: true },
 ];
-/// Both directions, with the word for each.
+/// Directions of an HPA's behavior, with the word for each.
 const DIRECTIONS: [(&str, &str); 2] = [("scaleUp", "scale-up"), ("scaleDown", "scale-down")];
 /// Tolerance of an HPA that states none, unless a flag of the controller manager changes it.
 const DEFAULT_TOLERANCE: f64 = 0.1;

@@ -76,7 +76,7 @@ pub struct MapFacts<'a> {
     pub running: Option<&'a Running>,
     /// Whether the controller reads local maps of the namespace. `None` if unknown.
     pub reads_local_maps: Option<bool>,
-    /// A local map inherits from it; `None` if unknown.
+    /// Global map that a local map inherits from; `None` if unknown.
     pub global: Option<&'a Value>,
     /// Set when the caller no longer needs the verdict; then no further entry is read.
     pub cancelled: Option<&'a AtomicBool>,
@@ -89,7 +89,7 @@ pub struct MapFacts<'a> {
 impl<'a> MapFacts<'a> {
     /// Facts about one new map, as for a file.
     #[must_use]
-    pub fn new(object: &'a Value, namespace: &'a str, (role, scope): (MapRole, MapScope)) -> Self {
+    pub fn new(object: &'a Value, namespace: &'a str, role: MapRole, scope: MapScope) -> Self {
         Self {
             operation: Operation::Create,
             object,
@@ -109,7 +109,7 @@ impl<'a> MapFacts<'a> {
         }
     }
 
-    /// If it is a map.
+    /// `data` of the ConfigMap, if it is a map.
     pub(crate) fn data(&self) -> Option<&'a serde_json::Map<String, Value>> {
         at(self.object, &["data"])?.as_object()
     }
@@ -153,7 +153,7 @@ impl<'a> MapFacts<'a> {
     /// The stored map as if it were new; `None` unless this is an update.
     pub(crate) fn stored_map(&self) -> Option<Self> {
         let object = self.old.filter(|_| self.operation == Operation::Update)?;
-        let fresh = Self::new(object, self.namespace, (self.role, self.scope));
+        let fresh = Self::new(object, self.namespace, self.role, self.scope);
         let Self { global, running, cancelled, .. } = *self;
         Some(Self { global, running, cancelled, is_stored: true, ..fresh })
     }

@@ -16,7 +16,7 @@ use crate::rule::{Check, Rule};
 use crate::text::{quote, shell_quote};
 use wva_objects::json::at;
 
-/// Its denial also creates an event.
+/// Code of a refused change of a setting that needs a restart. A denial with it also creates an event.
 pub const IMMUTABLE: &str = "WVA-CM-001";
 
 /// Stands for a value that only the running process knows, which must not be revealed to the caller.
@@ -86,7 +86,7 @@ impl Change<'_> {
         if self.old_is_running { RUNNING_VALUE.to_owned() } else { describe_value(self.setting, self.old) }
     }
 
-    /// If the caller knows it.
+    /// Old value, if the caller knows it.
     fn known_old(&self) -> Option<&str> {
         self.old.filter(|_| !self.old_is_running)
     }

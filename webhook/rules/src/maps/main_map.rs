@@ -234,12 +234,12 @@ fn all_keys<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = &'f ConfigKey> 
     text.into_iter().flat_map(|t| &t.keys)
 }
 
-/// That may be in the map, and unknown ones.
+/// Keys that may be in the map, and unknown ones.
 pub(crate) fn keys<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = &'f ConfigKey> {
     all_keys(facts).filter(|w| w.setting.is_none_or(|s| s.in_map))
 }
 
-/// Unless it is a secret.
+/// Quotes the text of a setting, unless it is a secret.
 pub(crate) fn quote_redacted(setting: &Setting, text: &str) -> String {
     let redacted = setting.redact(text);
     if setting.secret { redacted } else { quote(&redacted) }

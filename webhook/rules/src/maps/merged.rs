@@ -220,7 +220,7 @@ fn has_field(chain: &[KeyAndLayer<'_, '_>], field: &str) -> bool {
     chain.iter().any(|(_, layer)| layer.entry.has(field))
 }
 
-/// That the last entry of the chain introduces.
+/// Conflicts that the last entry of the chain introduces.
 fn new_conflicts(below: &[KeyAndLayer<'_, '_>], chain: &[KeyAndLayer<'_, '_>]) -> Vec<Conflict> {
     let layers: Vec<_> = below.iter().chain(chain).map(|(key, layer)| (*key, &layer.typed)).collect();
     let conflicts = |layers: &[(&str, &SaturationEntry)]| Saturation::from_layers(layers).conflicts();

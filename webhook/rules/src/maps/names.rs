@@ -18,11 +18,11 @@ pub enum MapRole {
 /// Namespaces for which a map is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapScope {
-    /// The map is in the controller's namespace.
+    /// All namespaces: the map is in the controller's namespace.
     Global,
-    /// Only the namespace of the map.
+    /// The namespace of the map only.
     Local,
-    /// A map of this name is read only in the controller's namespace.
+    /// No namespace: a map of this name is read only in the controller's namespace.
     Unread,
 }
 

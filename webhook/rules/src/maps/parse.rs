@@ -20,7 +20,7 @@ pub(crate) const MAX_FAULTS: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entries {
     pub(crate) all: Vec<Entry>,
-    /// Not parsed, because of [`MAX_FAULTS`].
+    /// Keys of entries that are not parsed, because of [`MAX_FAULTS`].
     pub(crate) unread: Vec<String>,
     /// Number of entries beyond [`MAX_ENTRIES`], none of which is parsed.
     pub(crate) too_many: Option<usize>,
@@ -35,7 +35,7 @@ pub(crate) struct Bounds<'f> {
 }
 
 impl Entry {
-    /// If it is YAML.
+    /// Value of the entry, if it is YAML.
     pub(crate) fn value(&self) -> Option<&Value> {
         self.parsed.value.as_ref()
     }
@@ -59,7 +59,7 @@ impl Entry {
         self.parsed.faults.iter().any(|f| f.kind == FaultKind::Unknown && f.expected.starts_with(&suggestion))
     }
 
-    /// It should be several.
+    /// Whether the entry contains several entries, each of which needs its own key.
     pub(crate) fn has_nested_entries(&self) -> bool {
         self.parsed.faults.iter().any(|f| f.kind == FaultKind::Nested)
     }

@@ -54,7 +54,7 @@ fn placeholders_of_entries_cause_warnings() {
         created(role, &[("a", text)], &[("WVA-CM-067", field)]);
     }
     let unquoted = map(&[("a", "model_id: {{ .Values.model }}")]);
-    let verdict = validate_map(&MapFacts::new(&unquoted, "ns", SATURATION));
+    let verdict = validate_map(&map_facts(&unquoted, SATURATION));
     assert!(verdict.violations.iter().any(|v| v.code == "WVA-CM-067"), "{verdict:#?}");
 }
 
@@ -63,7 +63,7 @@ fn placeholders_of_the_main_map_cause_warnings() {
     let main = (MapRole::Main, MapScope::Global);
     let codes = |data: Value| {
         let map = json!({"metadata": {"name": "m", "namespace": "ns"}, "data": data});
-        let verdict = validate_map(&MapFacts::new(&map, "ns", main));
+        let verdict = validate_map(&map_facts(&map, main));
         assert!(!format!("{verdict:?}").contains("TOKEN}"), "{verdict:?}");
         verdict
             .violations
@@ -85,7 +85,7 @@ fn binary_data_is_denied_unless_it_was_stored() {
     let with = |data: Value, binary: Value| json!({"metadata": {"name": "m", "namespace": "ns"}, "data": data, "binaryData": binary});
     let binary = json!({"qwen": "bW9kZWxfaWQ6IHEKIyD8"});
     let (old, new) = (with(json!({}), binary.clone()), with(json!({"default": ""}), binary));
-    let denied = check(&MapFacts::new(&old, "ns", SATURATION), &[("WVA-CM-008", "binaryData.qwen")]);
+    let denied = check(&map_facts(&old, SATURATION), &[("WVA-CM-008", "binaryData.qwen")]);
     let want = "byte 0xfc in line 2 is not UTF-8, so wva does not read it; save the file as UTF-8";
     assert!(denied.message().contains(want), "{denied:#?}");
     let kept = validate_map(&update(&old, &new));
@@ -93,6 +93,6 @@ fn binary_data_is_denied_unless_it_was_stored() {
     let repaired = with(json!({"qwen": "model_id: q"}), json!({}));
     assert_eq!(validate_map(&update(&old, &repaired)).violations, []);
     assert!(validate_map(&update(&repaired, &old)).is_denied(), "moved to binaryData");
-    let unread = MapFacts::new(&old, "ns", (MapRole::Main, MapScope::Unread));
+    let unread = map_facts(&old, (MapRole::Main, MapScope::Unread));
     assert!(validate_map(&unread).violations.is_empty());
 }

@@ -10,7 +10,7 @@ fn a_map_that_is_too_long_is_refused_unread() {
         (0..60_000).map(|i| (format!("m{i:05}"), "unreadable".to_owned())).collect();
     let refused = |n: usize| {
         let object = map(&entries[..n]);
-        let denied = validate_map(&MapFacts::new(&object, "ns", SATURATION));
+        let denied = validate_map(&map_facts(&object, SATURATION));
         denied.denials().map(|v| (v.field.clone(), v.message.clone())).collect::<Vec<_>>()
     };
     let message = "cannot read the entry: the map has 60000, and at most 10000 are read; delete those that repeat the \
@@ -23,7 +23,7 @@ fn a_map_that_is_too_long_is_refused_unread() {
 fn a_cancelled_review_parses_no_entry() {
     let object = map(&[("a", "kvCacheThreshold: x")]);
     let cancelled = AtomicBool::new(true);
-    let mut facts = MapFacts::new(&object, "ns", SATURATION);
+    let mut facts = map_facts(&object, SATURATION);
     facts.cancelled = Some(&cancelled);
     assert!(validate_map(&facts).violations.is_empty());
 }

@@ -26,8 +26,12 @@ fn map(entries: &[(impl AsRef<str>, impl AsRef<str>)]) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "namespace": "ns"}, "data": data})
 }
 
+fn map_facts(object: &Value, (role, scope): (MapRole, MapScope)) -> MapFacts<'_> {
+    MapFacts::new(object, "ns", role, scope)
+}
+
 fn update<'a>(old: &'a Value, new: &'a Value) -> MapFacts<'a> {
-    let mut facts = MapFacts::new(new, "ns", SATURATION);
+    let mut facts = map_facts(new, SATURATION);
     (facts.operation, facts.old) = (Operation::Update, Some(old));
     facts
 }
@@ -53,16 +57,16 @@ fn check(facts: &MapFacts<'_>, want: &[(&str, &str)]) -> Verdict {
 
 #[track_caller]
 fn created(role: (MapRole, MapScope), entries: &[(&str, &str)], want: &[(&str, &str)]) -> String {
-    check(&MapFacts::new(&map(entries), "ns", role), want).message()
+    check(&map_facts(&map(entries), role), want).message()
 }
 
 #[test]
 fn a_null_entry_is_empty_text() {
     let data = |data: Value| json!({"metadata": {"name": "m", "namespace": "ns"}, "data": data});
     let want = [("WVA-CM-024", "data.a.model_id")];
-    check(&MapFacts::new(&data(json!({"a": null})), "ns", SATURATION), &want);
-    check(&MapFacts::new(&data(json!({"a": ""})), "ns", SATURATION), &want);
-    check(&MapFacts::new(&data(json!({"default": null})), "ns", SATURATION), &[]);
+    check(&map_facts(&data(json!({"a": null})), SATURATION), &want);
+    check(&map_facts(&data(json!({"a": ""})), SATURATION), &want);
+    check(&map_facts(&data(json!({"default": null})), SATURATION), &[]);
 }
 
 #[test]
@@ -156,12 +160,12 @@ fn the_setting_limits_retention_periods() {
     let bound = RunningValue { value, text: "1h".to_owned(), source: RunningSource::Map };
     let running = Running { values: [("WVA_MAX_RETENTION_PERIOD", bound)].into(), ..Running::default() };
     let long = map(&[("default", "retention_period: 90m")]);
-    let mut facts = MapFacts::new(&long, "ns", (MapRole::ScaleToZero, MapScope::Local));
+    let mut facts = map_facts(&long, (MapRole::ScaleToZero, MapScope::Local));
     facts.running = Some(&running);
     check(&facts, &[("WVA-CM-028", "data.default.retention_period")]);
     // An update that does not change it is admitted.
     let other = map(&[("default", "retention_period: 90m"), ("m", "model_id: m\nretention_period: 30m")]);
-    let mut facts = MapFacts::new(&other, "ns", (MapRole::ScaleToZero, MapScope::Local));
+    let mut facts = map_facts(&other, (MapRole::ScaleToZero, MapScope::Local));
     (facts.running, facts.operation, facts.old) = (Some(&running), Operation::Update, Some(&long));
     assert!(validate_map(&facts).denials().next().is_none());
 }
@@ -257,7 +261,7 @@ fn checks_only_own_fields_of_a_local_map() {
     );
     let (object, global) =
         (map(&[("default", "kvSpareTrigger: 0.9")]), map(&[("default", "kvCacheThreshold: 0.85")]));
-    let mut facts = MapFacts::new(&object, "ns", LOCAL);
+    let mut facts = map_facts(&object, LOCAL);
     facts.global = Some(&global);
     facts.reads_local_maps = Some(false);
     let verdict =
@@ -270,7 +274,7 @@ fn checks_only_own_fields_of_a_local_map() {
     facts.global = Some(&wide);
     facts.reads_local_maps = Some(true);
     check(&facts, &[]);
-    let mut unread = MapFacts::new(&object, "ns", (MapRole::Saturation, MapScope::Unread));
+    let mut unread = map_facts(&object, (MapRole::Saturation, MapScope::Unread));
     unread.read_instead = "wva/m";
     check(&unread, &[("WVA-CM-053", "metadata.namespace")]);
 }
@@ -321,7 +325,7 @@ fn model_names_follow_the_rules_of_variants() {
 fn reads_a_map_of_maximum_size() {
     let entry = |i| (format!("k{i}"), format!("model_id: m{}\nnamespace: n{i}", i % 100));
     let object = map(&(0..10_000).map(entry).collect::<Vec<_>>());
-    let verdict = validate_map(&MapFacts::new(&object, "ns", SATURATION));
+    let verdict = validate_map(&map_facts(&object, SATURATION));
     assert!(verdict.violations.is_empty(), "{:?}", verdict.violations.first());
 }
 
@@ -329,7 +333,7 @@ fn reads_a_map_of_maximum_size() {
 fn many_small_bombs_cause_little_work() {
     let bomb = bomb(6);
     let object = map(&(0..500).map(|i| (format!("k{i}"), &bomb)).collect::<Vec<_>>());
-    let verdict = validate_map(&MapFacts::new(&object, "ns", SATURATION));
+    let verdict = validate_map(&map_facts(&object, SATURATION));
     assert!(verdict.denials().all(|v| v.code == "WVA-CM-020") && verdict.is_denied());
     // An alias is a copy, so a long text may not have hundreds of aliases.
     let long = "x".repeat(90_000);
@@ -349,7 +353,7 @@ fn stops_parsing_after_64_faults() {
     let fields = (0..9_500).map(|i| format!("unknownField{i}: 1\n")).collect::<Vec<_>>().concat();
     let entry = |i| (format!("m{i:02}"), format!("model_id: m{i}\n{fields}"));
     let object = map(&(0..22).map(entry).collect::<Vec<_>>());
-    let verdict = validate_map(&MapFacts::new(&object, "ns", SATURATION));
+    let verdict = validate_map(&map_facts(&object, SATURATION));
     let entries_named: BTreeSet<_> = verdict.violations.iter().map(|v| &v.field[..8]).collect();
     assert_eq!(entries_named, BTreeSet::from(["data.m00", "data.m01"]), "no further entry is parsed");
     let last = verdict.violations.iter().find(|v| v.field == "data.m01").unwrap();

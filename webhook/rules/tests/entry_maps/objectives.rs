@@ -1,14 +1,12 @@
 //! Names of objectives in service classes.
 
-use wva_rules::MapFacts;
-
-use super::{CLASSES, check, created, map};
+use super::{CLASSES, check, created, map, map_facts};
 
 #[test]
 fn old_names_of_objectives_cause_a_warning_with_the_new_line() {
     let old = "WVA-CM-065";
     let one = map(&[("premium", "name: Premium\npriority: 1\ndata:\n- {model: m, slo-tpot: 24}\n")]);
-    let verdict = check(&MapFacts::new(&one, "ns", CLASSES), &[(old, "data.premium.data[0].slo-tpot")]);
+    let verdict = check(&map_facts(&one, CLASSES), &[(old, "data.premium.data[0].slo-tpot")]);
     assert!(verdict.warnings[0].ends_with("old name; write itlSlo: 24"), "{:?}", verdict.warnings);
     let list = "- {name: Premium, model: m, priority: 1, slo-itl: 24, slo-ttw: 500}\n";
     let fields = [(old, "data.serviceClasses[0].slo-itl"), (old, "data.serviceClasses[0].slo-ttw")];

@@ -191,21 +191,22 @@ impl Example {
         let cluster = documents(&self.given.cluster);
         let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
         let names = MapNames::default();
-        let role = names.role(namespace, name).unwrap_or_else(|| panic!("{namespace}/{name} is not read"));
+        let (role, scope) =
+            names.role(namespace, name).unwrap_or_else(|| panic!("{namespace}/{name} is not read"));
         let running = self.running();
         let global = |o: &&Value| {
             let role_of = names.role(text(o, "/metadata/namespace"), text(o, "/metadata/name"));
-            o["kind"] == "ConfigMap" && role_of == Some((role.0, MapScope::Global))
+            o["kind"] == "ConfigMap" && role_of == Some((role, MapScope::Global))
         };
         let used = cluster.iter().any(|o| o["kind"] == KIND && text(o, "/metadata/namespace") == namespace)
             || namespace_metadata(&cluster, namespace, "labels", CONFIG_ENABLED_LABEL) == Some("true");
-        let unread = role.1 == MapScope::Unread;
+        let unread = scope == MapScope::Unread;
         let instead = if unread { format!("{}/{name}", names.namespace) } else { String::new() };
-        let mut facts = MapFacts::new(object, namespace, role);
+        let mut facts = MapFacts::new(object, namespace, role, scope);
         facts.operation = operation(old);
         facts.old = old;
         facts.read_instead = &instead;
-        facts.running = Some(&running).filter(|_| role.0 == MapRole::Main && self.has_process());
+        facts.running = Some(&running).filter(|_| role == MapRole::Main && self.has_process());
         facts.reads_local_maps = (!cluster.is_empty()).then_some(used);
         facts.global = cluster.iter().find(global);
         validate_map(&facts)

@@ -26,7 +26,7 @@ pub(super) struct EngineInterval {
     pub(super) variant: usize,
     /// Index among the pods of the memory.
     pub(super) pod: usize,
-    /// Above 0.
+    /// Length of the interval, above 0.
     pub(super) seconds: f64,
     /// Running requests.
     pub(super) running_before: f64,

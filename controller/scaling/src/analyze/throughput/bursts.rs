@@ -14,7 +14,7 @@ const MIN_STEPS: usize = 8;
 const SINGLE_CHANGES: usize = 4;
 /// Von Neumann's ratio from which on arrivals are bursts. Poisson arrivals have 1.
 const BURST_ROUGHNESS: f64 = 6.0;
-/// Beyond it, many steps of 15 s have no scrape of their own, seconds.
+/// Interval between scrapes beyond which many steps of 15 s have no scrape of their own, seconds.
 const LONG_INTERVAL: f64 = 1.4 * STEP;
 /// Standard deviations of a Poisson count that are chance.
 const CHANCE_DEVIATIONS: f64 = 2.0;

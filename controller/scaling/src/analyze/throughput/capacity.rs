@@ -4,7 +4,7 @@
 use super::learning::Times;
 use crate::units::to_finite;
 
-/// 0 to 1.
+/// Planned share of the KV cache, 0 to 1.
 const PLANNED_KV_SHARE: f64 = 0.8;
 
 /// Smallest planned gap beyond an empty step, as a share of that step. More replicas cannot meet an objective below it.
@@ -12,7 +12,8 @@ const MIN_GAP_BEYOND_STEP: f64 = 0.1;
 
 /// Gap between two tokens that is planned where no objective is stated, seconds: people read more slowly.
 const DEFAULT_GAP: f64 = 0.1;
-/// It must leave a quarter of a step for the batch, else twice an empty step is planned.
+/// Greatest share of [`DEFAULT_GAP`] that an empty step may take: the batch needs the rest. For a longer step, twice
+/// its time is planned.
 const DEFAULT_GAP_ROOM: f64 = 0.75;
 
 /// Mean tokens of a request.
@@ -20,7 +21,7 @@ const DEFAULT_GAP_ROOM: f64 = 0.75;
 pub(super) struct RequestShape {
     /// Prompt tokens, which the KV cache holds.
     pub(super) input: f64,
-    /// Those that the engine computes: a cache has the others.
+    /// Prompt tokens that the engine computes: a cache has the others.
     pub(super) computed: f64,
     pub(super) output: f64,
 }

@@ -8,7 +8,7 @@ use wva_objects::engine_args::EngineArgs;
 
 /// Waiting requests of an engine that is full: fewer may be about to start.
 const WAITING: f64 = 3.0;
-/// Above this share of its KV cache, an engine may wait for room in it.
+/// Share of the KV cache above which an engine may wait for room in it.
 const FULL_KV: f64 = 0.85;
 /// Scrapes at the ceiling, less those below it, from which it counts, and their maximum.
 const CONFIRMED: u32 = 4;

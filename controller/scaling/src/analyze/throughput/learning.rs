@@ -152,7 +152,7 @@ pub(super) fn update<'a>(
     curve.quiet = to_duration(0.0);
 }
 
-/// Which equations the intervals of a curve give.
+/// Selects the equations that the intervals of a curve give.
 enum EquationRule {
     Whole,
     /// Most prompt tokens of a step.

@@ -3,7 +3,7 @@
 use crate::snapshot::{NeedPeak, ThroughputMemory};
 use crate::units::{amount, seconds, to_duration};
 
-/// Beyond it, two neighbours are merged into the greater one.
+/// Most peaks that are kept. Beyond that, two neighbours are merged into the greater one.
 const MAX_PEAKS: usize = 32;
 
 /// Records the present need in replicas, and returns the greatest of the last `hold` seconds.

@@ -12,17 +12,17 @@ use crate::reason::{Flow, Objective, Reason, TargetFigures};
 use crate::units::{amount, below, seconds, to_finite, to_u32};
 use crate::view::{ModelView, VariantView};
 
-/// Requests per second; one replica covers it.
+/// Least missing requests per second of an overloaded model; one replica covers them.
 const MIN_MISSING: f64 = 1e-6;
 
-/// Requests per second.
+/// Spare throughput, requests per second.
 #[derive(Clone, Copy)]
 struct Spare {
-    /// Beyond the present demand.
+    /// Spare beyond the present demand.
     now: f64,
-    /// Beyond the peak of the hold time.
+    /// Spare beyond the peak of the hold time.
     held: f64,
-    /// The same of the replicas that serve now: those that start or are asked for take no load yet.
+    /// Spare of the replicas that serve now: those that start or are asked for take no load yet.
     serving: f64,
 }
 

@@ -147,12 +147,12 @@ fn learned_verdicts(
 /// Requests per second that both roles are planned for, whatever arrives now: they serve the same requests.
 #[derive(Clone, Copy)]
 struct Floors {
-    /// For bursts of prompts.
+    /// Throughput for bursts of prompts.
     prompts: f64,
-    /// For bursts of answers.
+    /// Throughput for bursts of answers.
     answers: f64,
     kept: Option<ReservePlan>,
-    /// Of the hold time.
+    /// Greatest demand within the hold time.
     peak: f64,
 }
 
@@ -278,7 +278,7 @@ impl ThroughputVerdict {
         self.demand = to_finite(self.demand + self.backlog).max(self.floor());
     }
 
-    /// Those that start or are asked for take no load yet.
+    /// Whether the replicas that serve are too few. Replicas that start or are asked for take no load yet.
     fn lacks_replicas(&self) -> bool {
         below(self.serving, self.demand) || self.is_overloaded
     }

@@ -61,7 +61,7 @@ struct Trend {
     t_value: f64,
 }
 
-/// Both are 0 for fewer than [`MIN_STEPS`].
+/// Trend of the arrivals. Both figures are 0 for fewer than [`MIN_STEPS`].
 fn trend(steps: &[f64]) -> Trend {
     if steps.len() < MIN_STEPS {
         return Trend::default();

@@ -8,23 +8,23 @@ use crate::fleet::engine::to_f64;
 pub struct Counters {
     /// Requests served in full.
     pub requests: u64,
-    /// Their prompt tokens.
+    /// Prompt tokens of these requests.
     pub input: u64,
-    /// Their generated tokens.
+    /// Generated tokens of these requests.
     pub output: u64,
     /// Preempted sequences.
     pub preemptions: u64,
     /// Prompt tokens of all requests with a first token.
     pub prompt_tokens: u64,
-    /// Those that the prefix cache had.
+    /// Prompt tokens that the prefix cache had.
     pub cached_tokens: u64,
-    /// Including requests under way.
+    /// Generated tokens, also of requests under way.
     pub generated: u64,
     /// Seconds from admission to the first token, of finished requests.
     pub prefill_seconds: f64,
     /// Gaps between two outputs of a sequence, of one or several tokens.
     pub gaps: u64,
-    /// Their sum in seconds.
+    /// Sum of these gaps in seconds.
     pub gap_seconds: f64,
 }
 

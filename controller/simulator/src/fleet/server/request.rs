@@ -5,7 +5,7 @@ use crate::fleet::engine::StepTokens;
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Request {
-    /// When it arrived, in seconds since the beginning.
+    /// Time of arrival, in seconds since the beginning.
     pub arrived: f64,
     /// Prompt tokens.
     pub input: u32,
@@ -14,7 +14,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// It follows from the request, so that every policy sees the same requests.
+    /// Tokens of a step. They follow from the request, so that every policy sees the same requests.
     pub(super) fn step_tokens(&self, tokens: StepTokens) -> u64 {
         // The golden ratio spreads neighbouring times over all bits.
         let spread = self.arrived.to_bits().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;

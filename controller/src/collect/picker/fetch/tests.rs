@@ -82,13 +82,13 @@ async fn fetch_from(
     query: &PickerQuery,
     bytes: &mut usize,
 ) -> Result<PickerPage, PageError> {
-    let of = (PickerPod { address, tls: false }, &PickerKey::service("ns", "epp"));
+    let (pod, of) = (PickerPod { address, tls: false }, PickerKey::service("ns", "epp"));
     let cost = AtomicUsize::new(0);
     let spend = |bytes: usize| {
         cost.fetch_add(bytes, Ordering::Relaxed);
         true
     };
-    let page = fetcher.fetch(of, query, &spend).await;
+    let page = fetcher.fetch(pod, &of, query, &spend).await;
     *bytes = cost.into_inner();
     page
 }

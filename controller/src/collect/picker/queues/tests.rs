@@ -30,7 +30,7 @@ fn picker_can_wake_a_model_once_flow_control_is_seen() {
     let obstacle = |answers: &[PodAnswer], after: u64| {
         let pods = answers.iter().enumerate().map(|(i, a)| (i.to_string().into(), a.clone())).collect();
         let mut queues = Queues::default();
-        queues.set_flow_control(key.clone(), (&pods, false), then, then + Duration::from_secs(after));
+        queues.set_flow_control(key.clone(), &pods, false, then, then + Duration::from_secs(after));
         queues.obstacle(&key, "m", false)
     };
     let state = |flow_control| answered(then, PickerPage { flow_control, ..PickerPage::default() });
@@ -57,7 +57,7 @@ fn picker_can_wake_a_model_once_flow_control_is_seen() {
     assert_eq!(obstacle(&[shows(true)], 61), None, "it is read only every half minute");
     let mut at_zero = Queues::default();
     let pods = [("0".into(), shows(true))].into();
-    at_zero.set_flow_control(key.clone(), (&pods, true), then, then + Duration::from_secs(61));
+    at_zero.set_flow_control(key.clone(), &pods, true, then, then + Duration::from_secs(61));
     assert_eq!(at_zero.obstacle(&key, "m", false), Some(WakeObstacle::Unreadable), "no page for a minute");
     assert_eq!(obstacle(&[shows(true), answered(then, unnamed)], 0), Some(WakeObstacle::NameNotReported));
     let unknown = Queues::default().obstacle(&key, "m", false);
@@ -208,7 +208,7 @@ fn refused_requests_are_enough_if_all_pods_count_them() {
         let answers = pages.iter().enumerate();
         let answers = answers.map(|(i, page)| (i.to_string().into(), answered(now, page.clone()))).collect();
         let mut queues = Queues::default();
-        queues.set_flow_control(key.clone(), (&answers, false), now, now);
+        queues.set_flow_control(key.clone(), &answers, false, now, now);
         queues.obstacle(&key, "m", may_fail)
     };
     let picker = PickerPage { is_picker: true, ..PickerPage::default() };

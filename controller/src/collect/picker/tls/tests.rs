@@ -37,7 +37,7 @@ async fn read(tls: &PickerTls, address: SocketAddr, name: &str) -> Result<Picker
     let fetcher = PageFetcher::new(token, certificates).unwrap();
     let key = PickerKey { namespace: "ns".to_owned(), picker: name.parse().unwrap() };
     let pod = PickerPod { address, tls: true };
-    fetcher.fetch((pod, &key), &PickerQuery::default(), &|_| true).await
+    fetcher.fetch(pod, &key, &PickerQuery::default(), &|_| true).await
 }
 
 #[tokio::test]

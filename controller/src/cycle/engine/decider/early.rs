@@ -14,7 +14,7 @@ use crate::model::published::Published;
 
 pub(in crate::cycle::engine) enum EarlyResult {
     Nothing,
-    /// With the models that were decided. The others keep their decisions.
+    /// Decisions, and the models that were decided. Other models keep their decisions.
     Decided(Box<Decided>, BTreeSet<ModelKey>),
     NeedsCycle,
 }

@@ -181,8 +181,8 @@ impl Sampler {
         let Inputs { sources, metrics, config } = inputs;
         let began = Instant::now();
         let queries = self.counts.take_queries(to_zero);
-        let reads = (Arc::new(model_filter(&inputs.managed())), &metrics.telemetry);
-        collect::stream_answers(&sources.prometheus, queries, reads, config.longest_round())
+        let (filter, within) = (Arc::new(model_filter(&inputs.managed())), config.longest_round());
+        collect::stream_answers(&sources.prometheus, queries, filter, &metrics.telemetry, within)
             .map(move |answer| (began, answer))
             .boxed()
     }

@@ -98,8 +98,9 @@ impl Sampler {
         }
         let began = Instant::now();
         latencies.queried = Some(began);
-        let reads = (Arc::new(model_filter(&managed)), &metrics.telemetry);
-        let answers = collect::stream_answers(&sources.prometheus, requests, reads, config.longest_round());
+        let (filter, within) = (Arc::new(model_filter(&managed)), config.longest_round());
+        let prometheus = &sources.prometheus;
+        let answers = collect::stream_answers(prometheus, requests, filter, &metrics.telemetry, within);
         Some(answers.collect().map(move |answers| LatencyRound { began, answers }).boxed())
     }
 }

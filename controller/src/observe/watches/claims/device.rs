@@ -11,12 +11,12 @@ use wva_objects::hardware::Driver;
 pub(crate) struct Slice {
     pub(crate) driver: &'static str,
     pub(crate) pool: Box<str>,
-    /// Only slices of the pool's newest generation count.
+    /// Generation of the pool. Only slices of the newest one count.
     pub(crate) generation: i64,
     /// Slices of the pool.
     pub(crate) pool_size: i64,
     pub(crate) devices: Box<[Device]>,
-    /// That the devices of the pool share.
+    /// Counters that the devices of the pool share.
     pub(crate) counters: Box<[CounterSet]>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Device {
     pub(crate) is_partition: bool,
     /// `None`: several nodes reach it.
     pub(crate) node: Option<Box<str>>,
-    /// Not for new pods.
+    /// A taint keeps new pods away.
     pub(crate) is_tainted: bool,
     /// Several claims can share it.
     pub(crate) is_shareable: bool,
