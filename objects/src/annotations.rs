@@ -3,11 +3,12 @@
 use serde_json::{Map, Value, json};
 use wva_crds::names::{
     ACCELERATOR_LABEL, GROUP, INSTANCE_LABEL, KIND, MANAGED_ANNOTATION, MODE_ANNOTATION, MODEL_ANNOTATION,
-    POD_DELETION_COST_ANNOTATION, VARIANT_COST_ANNOTATION, VERSION, is_desired_replicas,
-    reads_desired_replicas,
+    POD_DELETION_COST_ANNOTATION, VARIANT_COST_ANNOTATION, VERSION,
 };
 
+use crate::autoscaler_kind::AutoscalerKind;
 use crate::json::at;
+use crate::readers::{SeriesSelector, SignalSource};
 use crate::series::VARIANT_LABEL;
 use crate::target::Target;
 
@@ -58,7 +59,9 @@ pub fn is_annotated(autoscaler: &Value) -> bool {
         && !has_scaled_object(autoscaler)
 }
 
-fn has_scaled_object(autoscaler: &Value) -> bool {
+/// Whether KEDA made the HPA of a ScaledObject.
+#[must_use]
+pub fn has_scaled_object(autoscaler: &Value) -> bool {
     let owners = at(autoscaler, &["metadata", "ownerReferences"]).and_then(Value::as_array);
     owners.into_iter().flatten().any(|owner| owner["kind"] == "ScaledObject" && owner["controller"] == true)
 }
@@ -76,16 +79,12 @@ impl AnnotatedVariant {
         let selection = MetricSelection::from_autoscaler(autoscaler);
         let model =
             entry(autoscaler, "annotations", MODEL_ANNOTATION).ok_or(AnnotationError::MissingModel)?;
-        let text = |field| {
-            let value = at(autoscaler, &["spec", "scaleTargetRef", field]).and_then(Value::as_str);
-            value.filter(|value| !value.is_empty())
-        };
-        let workload = text("name").ok_or(AnnotationError::MissingTarget)?;
+        let target = Target::of_autoscaler(autoscaler).ok_or(AnnotationError::MissingTarget)?;
         let copied =
             COPIED.iter().filter_map(|key| Some((*key, entry(autoscaler, "annotations", key)?.to_owned())));
         Ok(Self {
-            name: selection.label(VARIANT_LABEL).unwrap_or(workload).to_owned(),
-            target: Target::with_defaults(text("apiVersion"), text("kind"), workload),
+            name: selection.label(VARIANT_LABEL).unwrap_or(&target.name).to_owned(),
+            target,
             model: model.to_owned(),
             cost: entry(autoscaler, "annotations", VARIANT_COST_ANNOTATION).map(str::to_owned),
             accelerator: entry(autoscaler, "labels", ACCELERATOR_LABEL)
@@ -145,8 +144,15 @@ impl MetricSelection {
     /// Reads the metrics of an HPA or the triggers of a ScaledObject.
     #[must_use]
     pub fn from_autoscaler(autoscaler: &Value) -> Self {
-        let is_scaled_object = at(autoscaler, &["kind"]).and_then(Value::as_str) == Some("ScaledObject");
-        if is_scaled_object { Self::from_triggers(autoscaler) } else { Self::from_metrics(autoscaler) }
+        let mut selection = Self::default();
+        for signal in SignalSource::all(autoscaler, AutoscalerKind::of(autoscaler)) {
+            selection.reads_signal = true;
+            if !signal.names_variant() {
+                selection.unrestricted.push(signal.position);
+            }
+            selection.labels.extend(signal.selectors.iter().flat_map(SeriesSelector::values));
+        }
+        selection
     }
 
     /// Value that it requires of a label of the series.
@@ -154,69 +160,6 @@ impl MetricSelection {
     pub fn label(&self, key: &str) -> Option<&str> {
         self.labels.iter().find(|(label, _)| label == key).map(|(_, value)| value.as_str())
     }
-
-    fn from_metrics(hpa: &Value) -> Self {
-        let mut selection = Self::default();
-        let metrics = at(hpa, &["spec", "metrics"]).and_then(Value::as_array).into_iter().flatten();
-        for (i, metric) in metrics.enumerate() {
-            let name = at(metric, &["external", "metric", "name"]).and_then(Value::as_str);
-            if !name.is_some_and(is_desired_replicas) {
-                continue;
-            }
-            selection.reads_signal = true;
-            let selector = at(metric, &["external", "metric", "selector"]).unwrap_or(&Value::Null);
-            let labels = at(selector, &["matchLabels"]).and_then(Value::as_object).into_iter().flatten();
-            let mut pairs: Vec<_> =
-                labels.filter_map(|(key, v)| Some((key.clone(), v.as_str()?.to_owned()))).collect();
-            let expressions = at(selector, &["matchExpressions"]).and_then(Value::as_array);
-            let mut by_expression = false;
-            for expression in expressions.into_iter().flatten() {
-                let key = expression["key"].as_str().unwrap_or_default();
-                by_expression |= key == VARIANT_LABEL;
-                if let ("In", Some([value])) = (
-                    expression["operator"].as_str().unwrap_or_default(),
-                    expression["values"].as_array().map(Vec::as_slice),
-                ) {
-                    pairs.extend(value.as_str().map(|value| (key.to_owned(), value.to_owned())));
-                }
-            }
-            if !by_expression && !pairs.iter().any(|(key, _)| key == VARIANT_LABEL) {
-                selection.unrestricted.push(i);
-            }
-            selection.labels.extend(pairs);
-        }
-        selection
-    }
-
-    fn from_triggers(scaled_object: &Value) -> Self {
-        let mut selection = Self::default();
-        let triggers =
-            at(scaled_object, &["spec", "triggers"]).and_then(Value::as_array).into_iter().flatten();
-        for (i, trigger) in triggers.enumerate() {
-            let query = at(trigger, &["metadata", "query"]).and_then(Value::as_str).unwrap_or_default();
-            if !reads_desired_replicas(query) {
-                continue;
-            }
-            selection.reads_signal = true;
-            for key in [VARIANT_LABEL, ACCELERATOR_SERIES_LABEL, INSTANCE_SERIES_LABEL] {
-                if let Some(value) = label_in_query(query, key) {
-                    selection.labels.push((key.to_owned(), value.to_owned()));
-                }
-            }
-            if label_in_query(query, VARIANT_LABEL).is_none() {
-                selection.unrestricted.push(i);
-            }
-        }
-        selection
-    }
-}
-
-/// The value that a `PromQL` query requires of a label with `=`. `None` without such a matcher.
-#[must_use]
-pub fn label_in_query<'a>(query: &'a str, key: &str) -> Option<&'a str> {
-    let after = query.split_once(key)?.1.trim_start().strip_prefix('=')?.trim_start();
-    let quote = after.chars().next().filter(|c| matches!(c, '"' | '\''))?;
-    after[1..].split_once(quote).map(|(value, _)| value)
 }
 
 #[cfg(test)]

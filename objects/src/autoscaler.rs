@@ -15,60 +15,22 @@ use kube::ResourceExt;
 use kube::core::DynamicObject;
 use serde::Deserialize as _;
 use serde_json::Value;
-use wva_crds::events::ObjectKind;
-use wva_crds::names::is_desired_replicas;
 
 pub use self::annotations::Annotations;
 pub(crate) use self::metrics::ReceivedTotal;
 use self::metrics::{MetricPressure, ReceivedValue, milli, pressures, received};
 pub(crate) use self::pauses::Pauses;
-pub use self::pauses::{Direction, PauseSource};
+pub use self::pauses::{Direction, PAUSE_ANNOTATIONS, PauseAnnotation, PauseSource};
+pub use crate::autoscaler_kind::{AutoscalerKind, AutoscalerName};
+use crate::json::at;
 use crate::limits::Limits;
 use crate::owner::Owner;
-use crate::readers::{MetricReader, SeriesSelector, signal_trigger};
+use crate::readers::{MetricReader, SeriesSelector, SignalSource, formula, signal_metrics};
+use crate::target::Target;
 use crate::workload_key::{WorkloadKey, qualified_kind};
 
 /// Longest text of a condition that messages repeat.
 const MAX_TEXT_CHARS: usize = 400;
-
-/// Kind of an autoscaler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum AutoscalerKind {
-    /// HorizontalPodAutoscaler.
-    Hpa,
-    /// ScaledObject of KEDA.
-    ScaledObject,
-}
-
-impl AutoscalerKind {
-    /// Kind of the objects, with the version of its API.
-    #[must_use]
-    pub const fn api(self) -> ObjectKind<'static> {
-        match self {
-            Self::Hpa => ObjectKind { api_version: "autoscaling/v2", kind: "HorizontalPodAutoscaler" },
-            Self::ScaledObject => ObjectKind { api_version: "keda.sh/v1alpha1", kind: "ScaledObject" },
-        }
-    }
-}
-
-/// Kind and name, such as `HPA llama`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct AutoscalerName {
-    /// Kind.
-    pub kind: AutoscalerKind,
-    /// Name, in the namespace of its workload.
-    pub name: Box<str>,
-}
-
-impl fmt::Display for AutoscalerName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.kind {
-            AutoscalerKind::Hpa => "HPA",
-            AutoscalerKind::ScaledObject => "ScaledObject",
-        };
-        write!(f, "{kind} {}", self.name)
-    }
-}
 
 /// Fields of an HPA or ScaledObject.
 #[derive(Debug)]
@@ -212,30 +174,35 @@ impl Autoscaler {
     /// Reads an HPA or a ScaledObject as JSON. `None` if it is neither.
     #[must_use]
     pub fn from_object(object: &Value) -> Option<Self> {
-        if object["kind"] == AutoscalerKind::ScaledObject.api().kind {
-            return DynamicObject::deserialize(object).ok().map(|object| Self::from_scaled_object(&object));
+        match AutoscalerKind::of(object) {
+            AutoscalerKind::ScaledObject => {
+                DynamicObject::deserialize(object).ok().map(|object| Self::from_scaled_object(&object))
+            }
+            AutoscalerKind::Hpa => {
+                HorizontalPodAutoscaler::deserialize(object).ok().map(|hpa| Self::from_hpa(&hpa))
+            }
         }
-        HorizontalPodAutoscaler::deserialize(object).ok().map(|hpa| Self::from_hpa(&hpa))
     }
 
     /// Reads a ScaledObject.
     #[must_use]
     pub fn from_scaled_object(object: &DynamicObject) -> Self {
-        let spec = object.data.get("spec").unwrap_or(&Value::Null);
-        let target = |field: &str| spec.pointer(&format!("/scaleTargetRef/{field}")).and_then(Value::as_str);
-        // KEDA's default.
-        let kind = target("kind").filter(|k| !k.is_empty()).unwrap_or("Deployment");
+        let object_fields = &object.data;
+        let target =
+            Target::of_autoscaler(object_fields).unwrap_or_else(|| Target::with_defaults(None, None, ""));
         Self {
-            kind: qualified_kind(target("apiVersion").filter(|v| !v.is_empty()), kind).into(),
-            name: target("name").unwrap_or_default().into(),
-            limits: Limits::from_scaled_object(spec),
+            kind: qualified_kind(Some(&target.api_version), &target.kind).into(),
+            name: target.name.into(),
+            limits: Limits::from_scaled_object(&object_fields["spec"]),
             own_name: AutoscalerName { kind: AutoscalerKind::ScaledObject, name: object.name_any().into() },
             created: object.creation_timestamp().map(|t| t.0),
             scaled_object: None,
-            signal: signal_trigger(spec).map(|(position, selectors)| SignalReader {
-                selectors: selectors.into(),
-                metric: format!("s{position}-").into(),
-                is_one_to_one: is_one_to_one(spec, position),
+            signal: SignalSource::all(object_fields, AutoscalerKind::ScaledObject).next().map(|signal| {
+                SignalReader {
+                    metric: format!("s{}-", signal.position).into(),
+                    is_one_to_one: is_one_to_one(object_fields, signal.source),
+                    selectors: signal.selectors.into(),
+                }
             }),
             pauses: Pauses::from_scaled_object(object),
             annotations: Annotations::of_scaled_object(object),
@@ -290,19 +257,15 @@ impl Autoscaler {
 
 /// Whether KEDA makes the value of a trigger the number of replicas. With a formula its target counts, not the threshold
 /// of the trigger.
-fn is_one_to_one(spec: &Value, position: usize) -> bool {
-    let field = |path: &str| {
-        let value = spec.pointer(path).filter(|value| !value.is_null())?;
-        Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
-    };
-    let modifiers = |field: &str| format!("/advanced/scalingModifiers/{field}");
-    let trigger = |field: &str| format!("/triggers/{position}/{field}");
-    let has_formula = field(&modifiers("formula")).is_some_and(|formula| !formula.is_empty());
-    let (kind, target) = if has_formula {
-        (field(&modifiers("metricType")), field(&modifiers("target")))
+fn is_one_to_one(scaled_object: &Value, trigger: &Value) -> bool {
+    let (kind, target) = if formula(scaled_object).is_some() {
+        let modifiers = |field| at(scaled_object, &["spec", "advanced", "scalingModifiers", field]);
+        (modifiers("metricType"), modifiers("target"))
     } else {
-        (field(&trigger("metricType")), field(&trigger("metadata/threshold")))
+        (at(trigger, &["metricType"]), at(trigger, &["metadata", "threshold"]))
     };
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let (kind, target) = (kind.map(text), target.map(text));
     // KEDA's default. Without a target KEDA does not act, which its condition shows.
     let is_average = kind.is_none_or(|kind| kind.is_empty() || kind == "AverageValue");
     is_average && target.is_none_or(|target| milli(&target) == Some(1000))
@@ -310,9 +273,7 @@ fn is_one_to_one(spec: &Value, position: usize) -> bool {
 
 fn hpa_reader(hpa: &HorizontalPodAutoscaler) -> Option<SignalReader> {
     let (_, reader) = MetricReader::from_hpa(hpa)?;
-    let metrics = hpa.spec.metrics.iter().flatten().filter_map(|m| m.external.as_ref());
-    let mut signals = metrics.filter(|m| is_desired_replicas(&m.metric.name));
-    let first = signals.next()?;
+    let first = signal_metrics(hpa).next()?;
     let is_one = |value: &Quantity| milli(&value.0) == Some(1000);
     Some(SignalReader {
         selectors: reader.selectors.into(),

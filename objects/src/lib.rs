@@ -4,6 +4,7 @@
 
 mod annotations;
 pub mod autoscaler;
+mod autoscaler_kind;
 pub mod engine_args;
 pub mod hardware;
 pub mod json;
@@ -27,10 +28,10 @@ mod testing;
 mod workload_key;
 
 pub use annotations::{
-    AnnotatedVariant, AnnotationError, MetricSelection, annotated_instance, is_annotated, label_in_query,
+    AnnotatedVariant, AnnotationError, MetricSelection, annotated_instance, has_scaled_object, is_annotated,
 };
 pub use owner::Owner;
-pub use readers::{MetricReader, SeriesSelector};
+pub use readers::{MetricReader, SeriesSelector, SignalSource, formula, metric_name, metric_sources};
 pub use replica_template::{ReplicaTemplate, TemplateError, Workers};
 pub use shell_words::split_shell_words;
 pub use target::{DEFAULT_API_VERSION, DEFAULT_KIND, Target, api_group};

@@ -1,7 +1,6 @@
 //! Bounds and tolerance from HPAs and ScaledObjects.
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -50,10 +49,14 @@ impl Limits {
         let spec = &hpa.spec;
         let behavior = spec.behavior.as_ref();
         let default = HpaTolerance::default();
-        let up =
-            behavior.and_then(|b| b.scale_up.as_ref()).and_then(|r| r.tolerance.as_ref()).and_then(share);
-        let down =
-            behavior.and_then(|b| b.scale_down.as_ref()).and_then(|r| r.tolerance.as_ref()).and_then(share);
+        let up = behavior
+            .and_then(|b| b.scale_up.as_ref())
+            .and_then(|r| r.tolerance.as_ref())
+            .and_then(|q| tolerance_share(&q.0));
+        let down = behavior
+            .and_then(|b| b.scale_down.as_ref())
+            .and_then(|r| r.tolerance.as_ref())
+            .and_then(|q| tolerance_share(&q.0));
         Self {
             // 1 is the default.
             min: spec.min_replicas.map_or(1, |m| u32::try_from(m).unwrap_or(0)),
@@ -104,8 +107,8 @@ impl Default for HpaTolerance {
 }
 
 /// A tolerance such as `0.05` or `50m`. Other suffixes make no sense for a share; the default replaces them.
-fn share(quantity: &Quantity) -> Option<Amount> {
-    let text = quantity.0.as_str();
+#[must_use]
+pub fn tolerance_share(text: &str) -> Option<Amount> {
     let value = match text.strip_suffix('m') {
         Some(milli) => milli.parse::<f64>().ok()? / 1000.0,
         None => text.parse().ok()?,
@@ -122,9 +125,9 @@ mod tests {
     #[test]
     fn tolerances_are_read_as_shares() {
         for (text, value) in [("0", 0.0), ("0.05", 0.05), ("50m", 0.05), ("1", 1.0)] {
-            assert!((share(&Quantity(text.into())).unwrap().get() - value).abs() < 1e-12, "{text}");
+            assert!((tolerance_share(text).unwrap().get() - value).abs() < 1e-12, "{text}");
         }
-        assert_eq!(share(&Quantity("5k".into())), None);
+        assert_eq!(tolerance_share("5k"), None);
     }
 
     #[test]

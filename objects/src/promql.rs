@@ -12,11 +12,19 @@ use crate::readers::{Operator, Requirement, SeriesSelector};
 pub(crate) fn selectors(query: &str) -> Vec<SeriesSelector> {
     let uses = [DESIRED_REPLICAS_METRIC, LEGACY_DESIRED_REPLICAS_METRIC].into_iter().flat_map(|metric| {
         let after = move |(at, _): (usize, &str)| {
-            query[at + metric.len()..].starts_with(|c| !is_name(c)).then(|| &query[at + metric.len()..])
+            let (before, rest) = (&query[..at], &query[at + metric.len()..]);
+            rest.starts_with(|c| !is_name(c))
+                .then(|| list_around(before).map_or(rest, |start| &query[start..]))
         };
         query.match_indices(metric).map(move |found| after(found).unwrap_or_default())
     });
     uses.map(|rest| SeriesSelector(matchers(rest).unwrap_or_default().into())).collect()
+}
+
+/// Position of the list that has the metric as the value of `__name__`.
+fn list_around(before: &str) -> Option<usize> {
+    let key = before.strip_suffix(['"', '\'', '`'])?.trim_end().strip_suffix('=')?.trim_end();
+    before.rfind('{').filter(|_| key.ends_with("__name__"))
 }
 
 fn is_name(c: char) -> bool {
@@ -94,6 +102,7 @@ mod tests {
         check("inferno_desired_replicas{variant_name!=\"a\"}", &[Some("variant_name notin (a)")]);
         check("wva_desired_replicas{exported_namespace=`dev`}", &[Some("exported_namespace=dev")]);
         check("wva_desired_replicas", &[None]);
+        check("{__name__=\"wva_desired_replicas\",variant_name=\"b\"}", &[Some("variant_name=b")]);
         check("up{variant_name=\"b\"}", &[]);
         check(
             "wva_desired_replicas{variant_name=\"a\"} or inferno_desired_replicas{variant_name=\"b\"}",
@@ -110,7 +119,6 @@ mod tests {
             "wva_desired_replicas{variant_name=\"b",
             "wva_desired_replicas{variant_name>\"b\"}",
             "wva_desired_replicas_old{variant_name=\"b\"}",
-            "{__name__=\"wva_desired_replicas\",variant_name=\"b\"}",
         ] {
             check(query, &[None]);
         }

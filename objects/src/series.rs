@@ -78,6 +78,14 @@ impl SeriesSelector {
         None
     }
 
+    /// Labels of which it requires one value.
+    pub(crate) fn values(&self) -> impl Iterator<Item = (String, String)> {
+        self.0.iter().filter_map(|requirement| match (requirement.operator, &*requirement.values) {
+            (Operator::In, [value]) => Some((requirement.key.to_string(), value.to_string())),
+            _ => None,
+        })
+    }
+
     /// Whether it selects by the name of the variant.
     #[must_use]
     pub fn names_variant(&self) -> bool {

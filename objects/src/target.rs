@@ -46,6 +46,16 @@ impl Target {
         })
     }
 
+    /// Target of an HPA or ScaledObject. KEDA takes an empty text for a missing one.
+    #[must_use]
+    pub fn of_autoscaler(object: &Value) -> Option<Self> {
+        let text = |field| {
+            let value = at(object, &["spec", "scaleTargetRef", field]).and_then(Value::as_str);
+            value.filter(|text| !text.is_empty())
+        };
+        Some(Self::with_defaults(text("apiVersion"), text("kind"), text("name")?))
+    }
+
     /// Empty for the core group.
     #[must_use]
     pub fn group(&self) -> &str {

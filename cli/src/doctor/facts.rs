@@ -9,8 +9,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::Selector;
 use serde_json::Value;
-use wva_crds::names::is_desired_replicas;
 use wva_crds::picker_report::PickerReport;
+use wva_objects::SignalSource;
+use wva_objects::autoscaler::AutoscalerKind;
 use wva_objects::servers::{ServerSignal, server_metrics};
 use wva_rules::KubernetesVersion;
 use wva_runtime::text::without_code;
@@ -278,10 +279,7 @@ pub(super) fn is_served_by_wva(service: &Value) -> bool {
 
 /// Metrics of an HPA that read the signal, under its present or old name.
 pub(super) fn signal_metrics(hpa: &Value) -> impl Iterator<Item = &Value> {
-    let is_signal = |metric: &&Value| {
-        text(metric, "/type") == "External" && is_desired_replicas(text(metric, "/external/metric/name"))
-    };
-    items(hpa, "/spec/metrics").filter(is_signal)
+    SignalSource::all(hpa, AutoscalerKind::Hpa).map(|signal| signal.source)
 }
 
 async fn query_external_metric(cluster: &Cluster, namespace: &str, metric: &Value) -> ExternalMetric {

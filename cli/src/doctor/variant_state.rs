@@ -39,7 +39,7 @@ impl<'a> VariantState<'a> {
         let target = Target::from_object(object);
         let is_on_target = |autoscaler: &&Value| {
             text(autoscaler, "/metadata/namespace") == id.namespace
-                && Target::from_object(autoscaler)
+                && Target::of_autoscaler(autoscaler)
                     .zip(target.as_ref())
                     .is_some_and(|(a, b)| a.is_same_object(b))
         };

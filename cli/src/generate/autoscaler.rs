@@ -1,13 +1,15 @@
 //! The HPA or ScaledObject that follows the target of a variant, new or made from the one that the workload has.
 
 use serde_json::{Value, json};
-use wva_crds::names::{DESIRED_REPLICAS_METRIC, reads_desired_replicas};
-use wva_objects::Target;
+use wva_crds::events::ObjectKind;
+use wva_crds::names::DESIRED_REPLICAS_METRIC;
+use wva_objects::autoscaler::{Autoscaler, AutoscalerKind};
+use wva_objects::{SignalSource, Target, has_scaled_object, metric_name, metric_sources};
 use wva_rules::KubernetesVersion;
 
 use super::guess::Guess;
 use super::workload::Workload;
-use crate::cluster::{items, number, text};
+use crate::cluster::{items, text};
 use crate::migrate::autoscaler::{signal_metric, signal_query};
 use crate::migrate::objects::{object, user_metadata};
 use crate::validate::SourceObject;
@@ -20,42 +22,11 @@ const DEFAULT_MAX: u64 = 10;
 /// Address of Prometheus in the quick start.
 const PROMETHEUS: &str = "http://prometheus-server.monitoring";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AutoscalerKind {
-    Hpa,
-    ScaledObject,
-}
-
-impl AutoscalerKind {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Hpa => "HorizontalPodAutoscaler",
-            Self::ScaledObject => "ScaledObject",
-        }
-    }
-
-    /// Fields with the least and the most replicas.
-    pub(super) fn fields(self) -> [&'static str; 2] {
-        match self {
-            Self::Hpa => ["minReplicas", "maxReplicas"],
-            Self::ScaledObject => ["minReplicaCount", "maxReplicaCount"],
-        }
-    }
-
-    /// Field with the metrics.
-    pub(super) fn metrics_field(self) -> &'static str {
-        match self {
-            Self::Hpa => "metrics",
-            Self::ScaledObject => "triggers",
-        }
-    }
-
-    /// Bounds of an object without the fields.
-    fn default_bounds(self) -> [u64; 2] {
-        match self {
-            Self::Hpa => [1, DEFAULT_MAX],
-            Self::ScaledObject => [0, 100],
-        }
+/// Fields with the least and the most replicas.
+pub(super) fn bounds_fields(kind: AutoscalerKind) -> [&'static str; 2] {
+    match kind {
+        AutoscalerKind::Hpa => ["minReplicas", "maxReplicas"],
+        AutoscalerKind::ScaledObject => ["minReplicaCount", "maxReplicaCount"],
     }
 }
 
@@ -69,20 +40,14 @@ pub(super) struct ExistingAutoscaler<'a> {
 impl<'a> ExistingAutoscaler<'a> {
     /// All of a workload, except the HPAs that KEDA makes of ScaledObjects.
     pub(super) fn find(autoscalers: &'a [SourceObject], workload: &Workload) -> Vec<Self> {
-        let all =
-            autoscalers.iter().filter(|source| workload.is_target_of(&source.namespace, &source.object));
+        let all = autoscalers
+            .iter()
+            .filter(|source| workload.is_target_of(&source.namespace, Target::of_autoscaler(&source.object)));
         all.filter_map(|source| Self::new(&source.object)).collect()
     }
 
     fn new(object: &'a Value) -> Option<Self> {
-        let kind = match text(object, "/kind") {
-            "ScaledObject" => AutoscalerKind::ScaledObject,
-            _ if items(object, "/metadata/ownerReferences").any(|owner| owner["kind"] == "ScaledObject") => {
-                return None;
-            }
-            _ => AutoscalerKind::Hpa,
-        };
-        Some(Self { kind, object })
+        (!has_scaled_object(object)).then(|| Self { kind: AutoscalerKind::of(object), object })
     }
 
     pub(super) fn name(&self) -> &'a str {
@@ -90,13 +55,12 @@ impl<'a> ExistingAutoscaler<'a> {
     }
 
     pub(super) fn title(&self) -> String {
-        format!("{} {}", self.kind.name(), self.name())
+        format!("{} {}", self.kind.api().kind, self.name())
     }
 
     fn bounds(&self) -> [u64; 2] {
-        let [min, max] = self.kind.fields().map(|field| number(self.object, &format!("/spec/{field}")));
-        let [default_min, default_max] = self.kind.default_bounds();
-        [min.unwrap_or(default_min), max.unwrap_or(default_max)]
+        let limits = Autoscaler::from_object(self.object).map(|autoscaler| autoscaler.limits);
+        limits.map_or([1, DEFAULT_MAX], |limits| [limits.min.into(), limits.max.into()])
     }
 
     fn prometheus_trigger(&self) -> Option<&'a Value> {
@@ -105,20 +69,13 @@ impl<'a> ExistingAutoscaler<'a> {
 
     /// Names of its metrics. A trigger has a name only if it queries the metric of wva, else the type counts.
     pub(super) fn metrics(&self) -> Vec<String> {
-        let names = [
-            "/resource/name", "/containerResource/name", "/external/metric/name", "/pods/metric/name",
-            "/object/metric/name",
-        ];
-        let metric = |metric: &Value| {
-            names.iter().map(|name| text(metric, name)).find(|n| !n.is_empty()).map(str::to_owned)
-        };
-        let trigger = |trigger: &Value| {
-            let reads_signal = reads_desired_replicas(text(trigger, "/metadata/query"));
-            let name = if reads_signal { DESIRED_REPLICAS_METRIC } else { text(trigger, "/type") };
-            Some(name.to_owned()).filter(|name| !name.is_empty())
-        };
-        let metrics = items(self.object, "/spec/metrics").filter_map(metric);
-        metrics.chain(items(self.object, "/spec/triggers").filter_map(trigger)).collect()
+        let mut names: Vec<&str> = metric_sources(self.object, self.kind).iter().map(metric_name).collect();
+        if self.kind == AutoscalerKind::ScaledObject {
+            for signal in SignalSource::all(self.object, self.kind) {
+                names[signal.position] = DESIRED_REPLICAS_METRIC;
+            }
+        }
+        names.into_iter().filter(|name| !name.is_empty()).map(str::to_owned).collect()
     }
 }
 
@@ -237,11 +194,12 @@ impl AutoscalerPlan<'_> {
             Some(existing) => user_metadata(existing.object),
             None => user_metadata(&json!({"metadata": {"name": self.variant, "namespace": self.namespace}})),
         };
-        let (api_version, spec) = match self.kind {
-            AutoscalerKind::Hpa => ("autoscaling/v2", self.hpa_spec()),
-            AutoscalerKind::ScaledObject => ("keda.sh/v1alpha1", self.scaled_object_spec()),
+        let spec = match self.kind {
+            AutoscalerKind::Hpa => self.hpa_spec(),
+            AutoscalerKind::ScaledObject => self.scaled_object_spec(),
         };
-        let mut object = object(api_version, self.kind.name(), &metadata, &spec);
+        let ObjectKind { api_version, kind } = self.kind.api();
+        let mut object = object(api_version, kind, &metadata, &spec);
         set(&mut object, &["metadata", "namespace"], json!(self.namespace));
         object
     }
@@ -277,7 +235,7 @@ impl AutoscalerPlan<'_> {
                 set(&mut spec, &[field], value);
             }
         }
-        for (field, count) in self.kind.fields().into_iter().zip(self.bounds) {
+        for (field, count) in bounds_fields(self.kind).into_iter().zip(self.bounds) {
             set(&mut spec, &[field], json!(count));
         }
         let path = "/advanced/horizontalPodAutoscalerConfig/behavior";

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use wva_objects::autoscaler::AutoscalerKind;
 use wva_rules::KubernetesVersion;
 
-use super::autoscaler::AutoscalerKind;
 use crate::arguments::{
     cluster_options, kube_version_option, namespace_option, option, output_option, parse_name, parse_url,
     value,

@@ -8,12 +8,13 @@ use wva_crds::names::{
 use wva_crds::settings::without_password;
 use wva_crds::text::quote;
 use wva_objects::Target;
+use wva_objects::autoscaler::AutoscalerKind;
 use wva_objects::hardware::Gpus;
 use wva_rules::{Facts, OtherVariant, Severity, apply_defaults, validate};
 
 use super::accelerator::{check_parallelism, find_accelerator};
 use super::autoscaler::{
-    AutoscalerKind, AutoscalerPlan, ExistingAutoscaler, Tolerance, find_bounds, find_prometheus,
+    AutoscalerPlan, ExistingAutoscaler, Tolerance, bounds_fields, find_bounds, find_prometheus,
 };
 use super::guess::Guess;
 use super::inputs::Inputs;
@@ -52,7 +53,8 @@ fn plan_variant(
         return Err(no_server(workload));
     }
     let mut variants = inputs.variants.iter();
-    let existing = variants.find(|source| workload.is_target_of(&source.namespace, &source.object));
+    let existing =
+        variants.find(|source| workload.is_target_of(&source.namespace, Target::from_object(&source.object)));
     let existing = existing.map(|source| &source.object);
     check_new_name(existing, options)?;
     let model = choose_model(workload, server.as_ref(), existing, options, notes)?;
@@ -223,7 +225,7 @@ fn check_name(workload: &Workload, inputs: &Inputs, name: &str) -> Result<(), St
     let is_taken = |source: &&SourceObject| {
         source.namespace == workload.namespace
             && text(&source.object, "/metadata/name") == name
-            && !workload.is_target_of(&source.namespace, &source.object)
+            && !workload.is_target_of(&source.namespace, Target::from_object(&source.object))
     };
     match inputs.variants.iter().find(is_taken) {
         Some(_) => Err(format!("VariantAutoscaling {} has another target; set --name", quote(name))),
@@ -277,7 +279,7 @@ fn plan_autoscaler(
     };
     check_autoscaler_name(workload, inputs, &plan)?;
     let heading = describe_change(&all, &plan, notes);
-    let [min_field, max_field] = kind.fields();
+    let [min_field, max_field] = bounds_fields(kind);
     let mut fields = vec![Field::new(min_field, &min), Field::new(max_field, &max)];
     match &tolerance {
         Tolerance::Assumed(guess) => fields.push(Field::new("tolerance", guess)),
@@ -306,7 +308,7 @@ fn describe_change(
         ));
     }
     let Some(existing) = &plan.existing else {
-        return format!("{} that follows the target of the variant", plan.kind.name());
+        return format!("{} that follows the target of the variant", plan.kind.api().kind);
     };
     let (title, field, metrics) = (existing.title(), plan.kind.metrics_field(), existing.metrics());
     if !metrics.is_empty() && metrics.iter().all(|metric| is_desired_replicas(metric)) {
@@ -327,11 +329,15 @@ fn check_autoscaler_name(
 ) -> Result<(), String> {
     let is_taken = |source: &SourceObject| {
         source.namespace == workload.namespace
-            && text(&source.object, "/kind") == plan.kind.name()
+            && text(&source.object, "/kind") == plan.kind.api().kind
             && text(&source.object, "/metadata/name") == plan.name()
     };
     if plan.existing.is_none() && inputs.autoscalers.iter().any(is_taken) {
-        return Err(format!("{} {} has another target; set --name", plan.kind.name(), quote(plan.name())));
+        return Err(format!(
+            "{} {} has another target; set --name",
+            plan.kind.api().kind,
+            quote(plan.name())
+        ));
     }
     Ok(())
 }

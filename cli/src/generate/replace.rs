@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use wva_crds::names::KIND;
 use wva_objects::Target;
+use wva_objects::autoscaler::AutoscalerKind;
 use wva_rules::KubernetesVersion;
 
-use super::autoscaler::AutoscalerKind;
 use super::inputs::Inputs;
 use super::options::Options;
 use super::plan::plan;
@@ -40,7 +40,8 @@ pub(crate) fn replace(
     objects: &[SourceObject],
     kubernetes: Option<KubernetesVersion>,
 ) -> Result<Replacement, String> {
-    let target = Target::from_object(&scaled_object.object).ok_or("spec.scaleTargetRef names no workload")?;
+    let target =
+        Target::of_autoscaler(&scaled_object.object).ok_or("spec.scaleTargetRef names no workload")?;
     if workload.is_none() && model.is_none() {
         return Err(format!(
             "no query has the label model_name, and {} {} is not in the input: pass its manifest, too, or use `wva generate \

@@ -1,6 +1,7 @@
 //! Output for differently written workloads, from fixtures.
 
-use super::autoscaler::AutoscalerKind;
+use wva_objects::autoscaler::AutoscalerKind;
+
 use super::*;
 use crate::gpus::GpuRequests;
 use crate::validate::SourceObject;

@@ -70,9 +70,8 @@ impl Workload {
         of_pods.or_else(|| self.labels.get(key)?.as_str())
     }
 
-    pub(super) fn is_target_of(&self, namespace: &str, object: &Value) -> bool {
-        namespace == self.namespace
-            && Target::from_object(object).is_some_and(|target| target.is_same_object(&self.target))
+    pub(super) fn is_target_of(&self, namespace: &str, target: Option<Target>) -> bool {
+        namespace == self.namespace && target.is_some_and(|target| target.is_same_object(&self.target))
     }
 }
 

@@ -2,8 +2,8 @@
 //! `VariantAutoscaling`, an entry of the saturation map, and a ScaledObject that follows the target.
 
 use serde_json::Value;
-use wva_crds::names::reads_desired_replicas;
-use wva_objects::{Target, label_in_query};
+use wva_objects::autoscaler::AutoscalerKind;
+use wva_objects::{SignalSource, Target, formula};
 use wva_rules::KubernetesVersion;
 
 use super::entry::{Entry, objectives};
@@ -49,7 +49,6 @@ const SIGNALS: [(&str, Signal); 16] = [
     ("kube_deployment_status_replicas", Signal::Replicas),
     ("kube_deployment_spec_replicas", Signal::Replicas),
 ];
-const FORMULA: &str = "/spec/advanced/scalingModifiers/formula";
 const POLICIES: &str = "/spec/advanced/horizontalPodAutoscalerConfig/behavior";
 
 /// The objects in the order in which to apply them.
@@ -66,11 +65,18 @@ pub(super) fn is_blueprint(object: &Value) -> bool {
     let is_load = |trigger: &Value| signal(trigger).is_some_and(|signal| signal != Signal::Replicas);
     text(object, "/kind") == "ScaledObject"
         && items(object, "/spec/triggers").any(is_load)
-        && !queries(object).any(reads_desired_replicas)
+        && SignalSource::all(object, AutoscalerKind::ScaledObject).next().is_none()
 }
 
 fn queries(scaled_object: &Value) -> impl Iterator<Item = &str> {
     items(scaled_object, "/spec/triggers").map(|trigger| text(trigger, "/metadata/query"))
+}
+
+/// The value that a `PromQL` query requires of a label with `=`. `None` without such a matcher.
+fn label_in_query<'a>(query: &'a str, key: &str) -> Option<&'a str> {
+    let after = query.split_once(key)?.1.trim_start().strip_prefix('=')?.trim_start();
+    let quote = after.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+    after[1..].split_once(quote).map(|(value, _)| value)
 }
 
 /// Threshold as the YAML has it: a number may lack the quotes that KEDA requires.
@@ -102,7 +108,7 @@ pub(super) fn convert(
     let read = |(i, trigger)| Ok((signal(trigger).ok_or_else(|| other_trigger(i, trigger))?, trigger));
     let triggers: Vec<(Signal, &Value)> =
         items(scaled_object, "/spec/triggers").enumerate().map(read).collect::<Result<_, String>>()?;
-    let target = Target::from_object(scaled_object).ok_or("spec.scaleTargetRef names no workload")?;
+    let target = Target::of_autoscaler(scaled_object).ok_or("spec.scaleTargetRef names no workload")?;
     let workload = match workloads.find(&source.namespace, &target) {
         WorkloadLookup::Found(workload) => Some(workload),
         _ => None,
@@ -173,8 +179,7 @@ fn figure(signal: Signal, threshold: &str, entry: &mut Entry) -> String {
 /// Fields next to the triggers.
 fn other_changes(before: &Value, after: &Value) -> Vec<String> {
     let mut changes = Vec::new();
-    let formula = text(before, FORMULA);
-    if !formula.is_empty() {
+    if let Some(formula) = formula(before) {
         let formula = formula.split_whitespace().collect::<Vec<_>>().join(" ");
         changes.push(format!("spec.advanced.scalingModifiers: dropped, formula {formula}"));
     }

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use serde_json::Value;
 use wva_crds::names::{GROUP, KIND};
 use wva_crds::settings::is_name;
 use wva_crds::text::{FOUND_CHARS, quote, shorten};
+use wva_objects::autoscaler::AutoscalerKind;
 use wva_objects::{MetricReader, Target, WorkloadKey, api_group};
 use wva_rules::{
     AutoscalerFacts, Facts, Kind, KubernetesVersion, MapFacts, MapRole, MapScope, Operation, OtherVariant,
@@ -57,7 +57,6 @@ enum RelevantKind {
     Variant,
     ConfigMap,
     Autoscaler,
-    ScaledObject,
     Deployment,
 }
 
@@ -65,8 +64,9 @@ fn relevant_kind(api_version: &str, kind: &str) -> Option<RelevantKind> {
     match (api_group(api_version), kind) {
         (GROUP, KIND) => Some(RelevantKind::Variant),
         ("", "ConfigMap") => Some(RelevantKind::ConfigMap),
-        ("autoscaling", "HorizontalPodAutoscaler") => Some(RelevantKind::Autoscaler),
-        ("keda.sh", "ScaledObject") => Some(RelevantKind::ScaledObject),
+        ("autoscaling", "HorizontalPodAutoscaler") | ("keda.sh", "ScaledObject") => {
+            Some(RelevantKind::Autoscaler)
+        }
         ("apps", "Deployment") => Some(RelevantKind::Deployment),
         _ => None,
     }
@@ -129,10 +129,9 @@ pub(super) fn evaluate(
                 Some((role, scope)) => index.evaluate_map(object, role, scope),
                 None => continue,
             },
-            Some(kind @ (RelevantKind::Autoscaler | RelevantKind::ScaledObject)) => {
-                let scaled_object = kind == RelevantKind::ScaledObject;
-                let facts = AutoscalerFacts { object: &object.value, scaled_object, kubernetes };
-                validate_autoscaler(&facts).violations
+            Some(RelevantKind::Autoscaler) => {
+                let kind = AutoscalerKind::of(&object.value);
+                validate_autoscaler(&AutoscalerFacts { object: &object.value, kind, kubernetes }).violations
             }
             Some(RelevantKind::Deployment) | None => continue,
         };
@@ -169,11 +168,6 @@ impl<'a> ObjectIndex<'a> {
 
     fn add(&mut self, object: &'a Object) {
         let (namespace, value) = (object.namespace.as_str(), &object.value);
-        let mut add_reader = |reader: Option<(Target, MetricReader)>| {
-            if let Some((target, reader)) = reader {
-                self.readers.entry(WorkloadKey::for_target(namespace, &target)).or_default().push(reader);
-            }
-        };
         match relevant_kind(&object.api_version, &object.kind) {
             Some(RelevantKind::Variant) => {
                 if let Some(other) = OtherVariant::from_object(value) {
@@ -193,11 +187,9 @@ impl<'a> ObjectIndex<'a> {
             }
             // The API server refuses an invalid HPA, so the rules ignore it.
             Some(RelevantKind::Autoscaler) => {
-                let hpa = serde_json::from_value::<HorizontalPodAutoscaler>(value.clone());
-                add_reader(hpa.ok().and_then(|hpa| MetricReader::from_hpa(&hpa)));
-            }
-            Some(RelevantKind::ScaledObject) => {
-                add_reader(MetricReader::from_scaled_object(&object.name, value));
+                if let Some((target, reader)) = MetricReader::from_object(value) {
+                    self.readers.entry(WorkloadKey::for_target(namespace, &target)).or_default().push(reader);
+                }
             }
             Some(RelevantKind::Deployment) | None => {}
         }

@@ -7,13 +7,6 @@ use kube::ResourceExt;
 use kube::core::DynamicObject;
 use serde_json::Value;
 
-/// Pauses a ScaledObject: KEDA deletes its HPA.
-const PAUSED: &str = "autoscaling.keda.sh/paused";
-/// Pauses a ScaledObject at a number of replicas, whatever [`PAUSED`] says.
-const PAUSED_REPLICAS: &str = "autoscaling.keda.sh/paused-replicas";
-const PAUSED_SCALE_OUT: &str = "autoscaling.keda.sh/paused-scale-out";
-const PAUSED_SCALE_IN: &str = "autoscaling.keda.sh/paused-scale-in";
-
 /// Direction of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -38,6 +31,39 @@ impl fmt::Display for Direction {
             Self::Up => "up",
             Self::Down => "down",
         })
+    }
+}
+
+/// Annotation with which KEDA pauses a ScaledObject.
+#[derive(Clone, Copy, Debug)]
+pub struct PauseAnnotation {
+    /// Key.
+    pub key: &'static str,
+    /// `None`: it pauses both directions, and KEDA deletes the HPA.
+    pub direction: Option<Direction>,
+    /// The value may turn it off. False: any value pauses.
+    is_boolean: bool,
+}
+
+/// All, those for both directions first.
+pub const PAUSE_ANNOTATIONS: [PauseAnnotation; 4] = {
+    const fn row(key: &'static str, direction: Option<Direction>, is_boolean: bool) -> PauseAnnotation {
+        PauseAnnotation { key, direction, is_boolean }
+    }
+    [
+        // At a number of replicas, whatever `paused` says.
+        row("autoscaling.keda.sh/paused-replicas", None, false),
+        row("autoscaling.keda.sh/paused", None, true),
+        row("autoscaling.keda.sh/paused-scale-in", Some(Direction::Down), true),
+        row("autoscaling.keda.sh/paused-scale-out", Some(Direction::Up), true),
+    ]
+};
+
+impl PauseAnnotation {
+    /// As KEDA reads it: any value that Go does not parse as false sets the annotation.
+    #[must_use]
+    pub fn is_set(&self, value: &str) -> bool {
+        !(self.is_boolean && matches!(value, "0" | "f" | "F" | "false" | "FALSE" | "False"))
     }
 }
 
@@ -89,18 +115,21 @@ impl Pauses {
     }
 
     pub(super) fn from_scaled_object(object: &DynamicObject) -> Self {
-        let annotation = |key: &'static str| is_set(object, key).then_some(PauseSource::Annotation(key));
+        let annotation = |direction: Direction| {
+            let pauses = |pause: &&PauseAnnotation| {
+                pause.direction.is_none_or(|paused| paused == direction)
+                    && object.annotations().get(pause.key).is_some_and(|value| pause.is_set(value))
+            };
+            PAUSE_ANNOTATIONS.iter().find(pauses).map(|pause| PauseSource::Annotation(pause.key))
+        };
         let policy = |direction: Direction| {
             let rules = direction.rules();
             let path = format!("/spec/advanced/horizontalPodAutoscalerConfig/behavior/{rules}/selectPolicy");
             let value = object.data.pointer(&path).and_then(Value::as_str);
             (value == Some("Disabled")).then_some(PauseSource::ScaledObjectPolicy(direction))
         };
-        let at_replicas = object.annotations().contains_key(PAUSED_REPLICAS);
-        let whole =
-            at_replicas.then_some(PauseSource::Annotation(PAUSED_REPLICAS)).or_else(|| annotation(PAUSED));
-        let of = |direction, key| whole.or_else(|| annotation(key)).or_else(|| policy(direction));
-        Self { up: of(Direction::Up, PAUSED_SCALE_OUT), down: of(Direction::Down, PAUSED_SCALE_IN) }
+        let of = |direction| annotation(direction).or_else(|| policy(direction));
+        Self { up: of(Direction::Up), down: of(Direction::Down) }
     }
 
     /// What pauses both directions at once.
@@ -114,12 +143,6 @@ impl Pauses {
             Direction::Down => self.down,
         }
     }
-}
-
-/// Reads the annotation as KEDA does: any value that Go does not parse as false sets it.
-fn is_set(object: &DynamicObject, key: &str) -> bool {
-    let is_false = |v: &String| matches!(v.as_str(), "0" | "f" | "F" | "false" | "FALSE" | "False");
-    object.annotations().get(key).is_some_and(|value| !is_false(value))
 }
 
 #[cfg(test)]

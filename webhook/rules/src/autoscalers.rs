@@ -4,9 +4,9 @@
 mod steps;
 
 use serde_json::Value;
-use wva_crds::names::{is_desired_replicas, reads_desired_replicas};
+use wva_objects::SignalSource;
+use wva_objects::autoscaler::AutoscalerKind;
 use wva_objects::json::at;
-use wva_objects::series::VARIANT_LABEL;
 
 use crate::kubernetes::KubernetesVersion;
 use crate::rule::{Check, Rule, WARN};
@@ -18,63 +18,27 @@ pub(crate) use steps::{BLOCKED, IDLE, OTHER_METRIC, TOLERANCE};
 pub struct AutoscalerFacts<'a> {
     /// A `HorizontalPodAutoscaler` of `autoscaling/v2`, or a `ScaledObject`.
     pub object: &'a Value,
-    /// Whether it is a `ScaledObject`.
-    pub scaled_object: bool,
+    /// Which of the two.
+    pub kind: AutoscalerKind,
     /// Version of the cluster. `None`: it is not known.
     pub kubernetes: Option<KubernetesVersion>,
 }
 
-struct MetricSource<'a> {
-    /// Position in `spec.metrics` or `spec.triggers`.
-    position: usize,
-    field: String,
-    /// Whether it selects one variant.
-    selects_variant: bool,
-    /// `Value` or `AverageValue`.
-    target_type: Option<&'a str>,
-    target_type_field: String,
-}
-
 impl<'a> AutoscalerFacts<'a> {
-    fn metric_sources(&self) -> Vec<MetricSource<'a>> {
-        if self.scaled_object { self.triggers() } else { self.hpa_metrics() }
+    fn signals(&self) -> impl Iterator<Item = SignalSource<'a>> {
+        SignalSource::all(self.object, self.kind)
     }
 
-    fn hpa_metrics(&self) -> Vec<MetricSource<'a>> {
-        let metrics = at(self.object, &["spec", "metrics"]).and_then(Value::as_array).into_iter().flatten();
-        let metric_source = |(i, metric): (usize, &'a Value)| {
-            let external = at(metric, &["external"])?;
-            at(external, &["metric", "name"])?.as_str().filter(|name| is_desired_replicas(name))?;
-            let selector = at(external, &["metric", "selector"]);
-            let has_label = selector.and_then(|s| at(s, &["matchLabels", VARIANT_LABEL])).is_some();
-            let expressions = selector.and_then(|s| at(s, &["matchExpressions"])).and_then(Value::as_array);
-            let selects = |e: &Value| at(e, &["key"]).and_then(Value::as_str) == Some(VARIANT_LABEL);
-            Some(MetricSource {
-                position: i,
-                field: format!("spec.metrics[{i}].external.metric"),
-                selects_variant: has_label || expressions.is_some_and(|all| all.iter().any(selects)),
-                target_type: at(external, &["target", "type"]).and_then(Value::as_str),
-                target_type_field: format!("spec.metrics[{i}].external.target.type"),
-            })
-        };
-        metrics.enumerate().filter_map(metric_source).collect()
+    fn by_kind<T>(&self, of_hpa: T, of_scaled_object: T) -> T {
+        match self.kind {
+            AutoscalerKind::Hpa => of_hpa,
+            AutoscalerKind::ScaledObject => of_scaled_object,
+        }
     }
 
-    fn triggers(&self) -> Vec<MetricSource<'a>> {
-        let triggers = at(self.object, &["spec", "triggers"]).and_then(Value::as_array).into_iter().flatten();
-        let metric_source = |(i, trigger): (usize, &'a Value)| {
-            at(trigger, &["type"])?.as_str().filter(|t| *t == "prometheus")?;
-            let query =
-                at(trigger, &["metadata", "query"])?.as_str().filter(|q| reads_desired_replicas(q))?;
-            Some(MetricSource {
-                position: i,
-                field: format!("spec.triggers[{i}].metadata.query"),
-                selects_variant: query.contains(VARIANT_LABEL),
-                target_type: at(trigger, &["metricType"]).and_then(Value::as_str),
-                target_type_field: format!("spec.triggers[{i}].metricType"),
-            })
-        };
-        triggers.enumerate().filter_map(metric_source).collect()
+    /// A field of a metric or trigger.
+    fn field(&self, position: usize, path: &[&str]) -> String {
+        format!("spec.{}[{position}].{}", self.kind.metrics_field(), path.join("."))
     }
 }
 
@@ -85,8 +49,9 @@ pub(crate) const ALL_VARIANTS: Rule = Rule {
     docs: "An HPA or ScaledObject reads the metric without a selector for `variant_name`. An HPA adds up all matching \
            series, so it would scale the workload to the replicas of all variants together.",
     check: Check::Autoscaler(|facts, out| {
-        for metric in facts.metric_sources().into_iter().filter(|m| !m.selects_variant) {
-            out.add_at(metric.field, "", "");
+        let path: &[&str] = facts.by_kind(&["external", "metric"], &["metadata", "query"]);
+        for signal in facts.signals().filter(|signal| !signal.names_variant()) {
+            out.add_at(facts.field(signal.position, path), "", "");
         }
     }),
     ..WARN
@@ -99,10 +64,11 @@ pub(crate) const MULTIPLIES: Rule = Rule {
     docs: "An HPA or ScaledObject reads the metric with target type `Value`. Then the HPA multiplies the current replicas \
            by the metric. The metric is the number of replicas itself, so use type `AverageValue` with value 1.",
     check: Check::Autoscaler(|facts, out| {
-        for metric in facts.metric_sources() {
-            if metric.target_type == Some("Value") {
-                out.add_at(metric.target_type_field, "", "");
-            }
+        let path: &[&str] = facts.by_kind(&["external", "target", "type"], &["metricType"]);
+        for signal in
+            facts.signals().filter(|signal| at(signal.source, path).is_some_and(|kind| kind == "Value"))
+        {
+            out.add_at(facts.field(signal.position, path), "", "");
         }
     }),
     ..WARN
@@ -120,8 +86,8 @@ mod tests {
     const OLD: Option<KubernetesVersion> = Some(KubernetesVersion { major: 1, minor: 34 });
 
     #[track_caller]
-    fn check(object: &Value, scaled_object: bool, want: &[(&str, &str)]) {
-        let verdict = validate_autoscaler(&AutoscalerFacts { object, scaled_object, kubernetes: OLD });
+    fn check(object: &Value, kind: AutoscalerKind, want: &[(&str, &str)]) {
+        let verdict = validate_autoscaler(&AutoscalerFacts { object, kind, kubernetes: OLD });
         let found: Vec<_> = verdict.violations.iter().map(|v| (v.code, v.field.as_str())).collect();
         assert_eq!(found, want, "{verdict:#?}");
     }
@@ -136,23 +102,33 @@ mod tests {
         let expression =
             json!({"matchExpressions": [{"key": "variant_name", "operator": "In", "values": ["a"]}]});
         let field = "spec.metrics[0].external.metric";
-        check(&hpa(DESIRED_REPLICAS_METRIC, &one, "AverageValue"), false, &[]);
-        check(&hpa(DESIRED_REPLICAS_METRIC, &expression, "AverageValue"), false, &[]);
-        check(&hpa("queue_length", &Value::Null, "Value"), false, &[]);
+        check(&hpa(DESIRED_REPLICAS_METRIC, &one, "AverageValue"), AutoscalerKind::Hpa, &[]);
+        check(&hpa(DESIRED_REPLICAS_METRIC, &expression, "AverageValue"), AutoscalerKind::Hpa, &[]);
+        check(&hpa("queue_length", &Value::Null, "Value"), AutoscalerKind::Hpa, &[]);
         check(
             &hpa(LEGACY_DESIRED_REPLICAS_METRIC, &Value::Null, "AverageValue"),
-            false,
+            AutoscalerKind::Hpa,
             &[("WVA-HPA-051", field)],
         );
         let kind = "spec.metrics[0].external.target.type";
-        check(&hpa(DESIRED_REPLICAS_METRIC, &one, "Value"), false, &[("WVA-HPA-052", kind)]);
+        check(&hpa(DESIRED_REPLICAS_METRIC, &one, "Value"), AutoscalerKind::Hpa, &[("WVA-HPA-052", kind)]);
         let trigger = |query: &str, kind: &str| json!({"spec": {"triggers": [{"type": "prometheus", "metricType": kind, "metadata": {"query": query}}]}});
-        check(&trigger("wva_desired_replicas{variant_name=\"a\"}", "AverageValue"), true, &[]);
+        check(
+            &trigger("wva_desired_replicas{variant_name=\"a\"}", "AverageValue"),
+            AutoscalerKind::ScaledObject,
+            &[],
+        );
         let both = [
             ("WVA-HPA-051", "spec.triggers[0].metadata.query"),
             ("WVA-HPA-052", "spec.triggers[0].metricType"),
         ];
-        check(&trigger("wva_desired_replicas", "Value"), true, &both);
-        check(&json!({"spec": 7}), true, &[]);
+        check(&trigger("wva_desired_replicas", "Value"), AutoscalerKind::ScaledObject, &both);
+        // A label of the result, or a regular expression, selects no variant.
+        for query in
+            ["sum by (variant_name) (wva_desired_replicas)", "wva_desired_replicas{variant_name=~\"a\"}"]
+        {
+            check(&trigger(query, "AverageValue"), AutoscalerKind::ScaledObject, &both[..1]);
+        }
+        check(&json!({"spec": 7}), AutoscalerKind::ScaledObject, &[]);
     }
 }

@@ -78,7 +78,7 @@ fn judge(variant: &VariantState<'_>, desired: u64) -> SignalVerdict {
     let (mut own, mut others) = (Vec::new(), Vec::new());
     for object in all {
         let Some(autoscaler) = Autoscaler::from_object(object) else { continue };
-        let target = Target::from_object(object);
+        let target = Target::of_autoscaler(object);
         let is_own = target.zip(variant.target.as_ref()).is_some_and(|(a, b)| a.is_same_object(b));
         if is_own { own.push(autoscaler) } else { others.push(autoscaler) }
     }

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 use wva_crds::ConditionType;
+use wva_objects::autoscaler::Autoscaler;
+use wva_objects::limits::Limits;
 
 use crate::cluster::{id, number, text};
 use crate::doctor::chain::Finding;
@@ -41,7 +43,8 @@ fn limit(max: u64) -> String {
 }
 
 fn all_bounds(variant: &VariantState<'_>) -> Vec<Bounds> {
-    let mut all: Vec<Bounds> = variant.autoscalers.iter().map(|autoscaler| bounds_of(autoscaler)).collect();
+    let mut all: Vec<Bounds> =
+        variant.autoscalers.iter().filter_map(|autoscaler| bounds_of(autoscaler)).collect();
     let (min, max) =
         (number(variant.object, "/spec/minReplicas"), number(variant.object, "/spec/maxReplicas"));
     if min.is_some() || max.is_some() {
@@ -51,24 +54,10 @@ fn all_bounds(variant: &VariantState<'_>) -> Vec<Bounds> {
     all
 }
 
-/// Missing bounds get the defaults of KEDA and of the API server.
-fn bounds_of(autoscaler: &Value) -> Bounds {
-    let name = id(autoscaler).name;
-    if text(autoscaler, "/kind") == "ScaledObject" {
-        Bounds {
-            owner: format!("ScaledObject {name}"),
-            min: number(autoscaler, "/spec/minReplicaCount").unwrap_or(0),
-            max: number(autoscaler, "/spec/maxReplicaCount").unwrap_or(100),
-            idles_at_zero: number(autoscaler, "/spec/idleReplicaCount") == Some(0),
-        }
-    } else {
-        Bounds {
-            owner: format!("HPA {name}"),
-            min: number(autoscaler, "/spec/minReplicas").unwrap_or(1),
-            max: number(autoscaler, "/spec/maxReplicas").unwrap_or(u64::MAX),
-            idles_at_zero: false,
-        }
-    }
+fn bounds_of(autoscaler: &Value) -> Option<Bounds> {
+    let autoscaler = Autoscaler::from_object(autoscaler)?;
+    let Limits { min, max, idles_at_zero, .. } = autoscaler.limits;
+    Some(Bounds { owner: autoscaler.own_name.to_string(), min: min.into(), max: max.into(), idles_at_zero })
 }
 
 /// Two bounds without a common value.

@@ -3,10 +3,11 @@
 
 use serde_json::Value;
 use wva_objects::MetricReader;
+use wva_objects::autoscaler::AutoscalerKind;
 use wva_rules::{AutoscalerFacts, Facts, Violation, apply_defaults, validate, validate_autoscaler};
 
 use super::metric::reads_signal;
-use crate::cluster::{id, text};
+use crate::cluster::id;
 use crate::doctor::chain::Finding;
 use crate::doctor::variant_state::{VariantState, edit};
 
@@ -31,8 +32,8 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
 }
 
 fn mismatches(variant: &VariantState<'_>, hpas: &[&Value]) -> Vec<Finding> {
-    let read = |hpa: &&Value| MetricReader::from_hpa(&serde_json::from_value((**hpa).clone()).ok()?);
-    let readers: Vec<MetricReader> = hpas.iter().filter_map(read).map(|(_, reader)| reader).collect();
+    let readers = hpas.iter().filter_map(|hpa| MetricReader::from_object(hpa));
+    let readers: Vec<MetricReader> = readers.map(|(_, reader)| reader).collect();
     let mut object = variant.object.clone();
     apply_defaults(&mut object);
     let verdict = validate(&Facts { readers: &readers, ..Facts::new(&object) });
@@ -43,10 +44,9 @@ fn mismatches(variant: &VariantState<'_>, hpas: &[&Value]) -> Vec<Finding> {
 }
 
 fn rule_violations(variant: &VariantState<'_>, autoscaler: &Value) -> Vec<Finding> {
-    let scaled_object = text(autoscaler, "/kind") == "ScaledObject";
-    let kubernetes = variant.facts.kubernetes;
-    let verdict = validate_autoscaler(&AutoscalerFacts { object: autoscaler, scaled_object, kubernetes });
-    let kind = if scaled_object { "scaledobject" } else { "hpa" };
+    let (kind, kubernetes) = (AutoscalerKind::of(autoscaler), variant.facts.kubernetes);
+    let verdict = validate_autoscaler(&AutoscalerFacts { object: autoscaler, kind, kubernetes });
+    let kind = if kind == AutoscalerKind::ScaledObject { "scaledobject" } else { "hpa" };
     let name = id(autoscaler).name;
     let remedy = edit(autoscaler, kind);
     let finding = |v: &Violation| {

@@ -32,6 +32,15 @@ fn names_a_paused_direction() {
     );
 }
 
+/// Doctor took an empty kind for another workload, and reported that nothing scales this one.
+#[test]
+fn an_empty_kind_of_a_scaled_object_is_the_default() {
+    check("?selector", &["ScaledObject s follows the target", "ScaledObject s 0..100"], |w| {
+        replace_with_scaled_object(w, &json!({}));
+        w.scaled_objects[0]["spec"]["scaleTargetRef"]["kind"] = json!("");
+    });
+}
+
 #[test]
 fn shows_that_a_scaled_object_idles_at_zero() {
     check("?selector", &["ScaledObject s 2..8, or 0 (idleReplicaCount)"], |w| {

@@ -6,43 +6,17 @@ use serde_json::Value;
 use super::AutoscalerFacts;
 use crate::rule::{Check, Rule, WARN};
 use crate::text::show;
+use wva_objects::autoscaler::{Direction, PAUSE_ANNOTATIONS};
 use wva_objects::json::at;
+use wva_objects::limits::{HpaTolerance, tolerance_share};
+use wva_objects::{formula, metric_name, metric_sources};
 
-/// Annotations of KEDA that stop a ScaledObject, and what they stop.
-const PAUSES: [Pause; 4] = [
-    Pause { annotation: "autoscaling.keda.sh/paused-replicas", stopped: "scaling", is_boolean: false },
-    Pause { annotation: "autoscaling.keda.sh/paused", stopped: "scaling", is_boolean: true },
-    Pause { annotation: "autoscaling.keda.sh/paused-scale-in", stopped: "scale-down", is_boolean: true },
-    Pause { annotation: "autoscaling.keda.sh/paused-scale-out", stopped: "scale-up", is_boolean: true },
-];
-/// Directions of an HPA's behavior, with the word for each.
+/// Both directions, with the word for each.
 const DIRECTIONS: [(&str, &str); 2] = [("scaleUp", "scale-up"), ("scaleDown", "scale-down")];
-/// Tolerance of an HPA that states none, unless a flag of the controller manager changes it.
-const DEFAULT_TOLERANCE: f64 = 0.1;
-/// Texts that KEDA reads as false. Any other text pauses.
-const FALSE: [&str; 6] = ["0", "f", "F", "false", "FALSE", "False"];
-
-struct Pause {
-    annotation: &'static str,
-    stopped: &'static str,
-    /// The annotation pauses if it is true. False: its presence pauses.
-    is_boolean: bool,
-}
-
-impl Pause {
-    fn is_set(&self, value: &Value) -> bool {
-        !self.is_boolean || !value.as_str().is_some_and(|text| FALSE.contains(&text))
-    }
-}
-
 impl<'a> AutoscalerFacts<'a> {
     /// Path of the scaling policies.
     fn behavior_path(&self) -> &'static str {
-        if self.scaled_object {
-            "spec.advanced.horizontalPodAutoscalerConfig.behavior"
-        } else {
-            "spec.behavior"
-        }
+        self.by_kind("spec.behavior", "spec.advanced.horizontalPodAutoscalerConfig.behavior")
     }
 
     fn policy(&self, direction: &str, field: &str) -> Option<&'a Value> {
@@ -55,40 +29,13 @@ impl<'a> AutoscalerFacts<'a> {
     }
 
     fn reads_signal(&self) -> bool {
-        !self.metric_sources().is_empty()
+        self.signals().next().is_some()
     }
 
     /// Metrics of an HPA, or triggers of a ScaledObject without a formula: a formula makes one value of them.
     fn all_sources(&self) -> &'a [Value] {
-        let formula = ["spec", "advanced", "scalingModifiers", "formula"];
-        let formula = at(self.object, &formula).and_then(Value::as_str).filter(|text| !text.is_empty());
-        let field = if self.scaled_object { "triggers" } else { "metrics" };
-        let all = at(self.object, &["spec", field]).and_then(Value::as_array);
-        all.filter(|_| formula.is_none()).map_or(&[], Vec::as_slice)
+        if formula(self.object).is_some() { &[] } else { metric_sources(self.object, self.kind) }
     }
-}
-
-/// Share of the replicas, such as `0.05` or `50m`. `None`: the API server refuses it.
-fn share(value: &Value) -> Option<f64> {
-    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let share = match text.strip_suffix('m') {
-        Some(milli) => milli.parse::<f64>().ok()? / 1000.0,
-        None => text.parse().ok()?,
-    };
-    Some(share).filter(|share| share.is_finite())
-}
-
-/// Name of a metric or the type of a trigger, for messages.
-fn source_name(source: &Value) -> &str {
-    const NAMES: [&[&str]; 6] = [
-        &["resource", "name"],
-        &["containerResource", "name"],
-        &["pods", "metric", "name"],
-        &["object", "metric", "name"],
-        &["external", "metric", "name"],
-        &["type"],
-    ];
-    NAMES.into_iter().find_map(|path| at(source, path)?.as_str()).unwrap_or_default()
 }
 
 pub(crate) const TOLERANCE: Rule = Rule {
@@ -104,17 +51,23 @@ pub(crate) const TOLERANCE: Rule = Rule {
         if !facts.reads_signal() || facts.kubernetes.is_some_and(|version| !version.has_hpa_tolerance()) {
             return;
         }
+        // Unless a flag of the controller manager changes it.
+        let default = HpaTolerance::default().up;
         let active = DIRECTIONS.iter().filter(|(direction, _)| !facts.is_disabled(direction));
         let tolerances = active.filter_map(|(direction, _)| {
             let stated = facts.policy(direction, "tolerance").filter(|value| !value.is_null());
-            let ignored = stated.map_or(Some(DEFAULT_TOLERANCE), share)?;
-            (ignored > 0.0).then_some((*direction, stated))
+            let share = |value: &Value| {
+                tolerance_share(&value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+            };
+            // The API server refuses what is not a share.
+            let ignored = stated.map_or(Some(default), share)?;
+            (ignored.get() > 0.0).then_some((*direction, stated))
         });
         // One finding for both directions: the remedy is the same.
         let mut all: Vec<(&str, Option<&Value>)> = tolerances.collect();
         all.sort_by_key(|(_, stated)| stated.is_none());
         if let Some((direction, stated)) = all.first() {
-            let default = || format!("the default {DEFAULT_TOLERANCE}");
+            let default = || format!("the default {}", default.get());
             // A number is as good as text here.
             let text = |value: &Value| if value.is_number() { value.to_string() } else { show(value) };
             let found = stated.map_or_else(default, text);
@@ -133,12 +86,10 @@ pub(crate) const OTHER_METRIC: Rule = Rule {
            replicas at least, set `spec.minReplicas` of the VariantAutoscaling. A ScaledObject with \
            `scalingModifiers.formula` gets no warning, because the formula makes one value of its triggers.",
     check: Check::Autoscaler(|facts, out| {
-        let field = if facts.scaled_object { "triggers" } else { "metrics" };
-        let signals = facts.metric_sources();
-        let Some(signal) = signals.first() else { return };
+        let Some(signal) = facts.signals().next() else { return };
         let other = facts.all_sources().iter().enumerate().find(|(i, _)| *i != signal.position);
         if let Some((i, source)) = other {
-            out.add_at(format!("spec.{field}[{i}]"), source_name(source), "");
+            out.add_at(format!("spec.{}[{i}]", facts.kind.metrics_field()), metric_name(source), "");
         }
     }),
     ..WARN
@@ -162,10 +113,16 @@ pub(crate) const BLOCKED: Rule = Rule {
                 out.add_at(field, "Disabled", stopped);
             }
         }
-        for pause in PAUSES.iter().filter(|_| facts.scaled_object) {
-            let value = at(facts.object, &["metadata", "annotations", pause.annotation]);
-            if let Some(value) = value.filter(|value| pause.is_set(value)) {
-                out.add_at(format!("metadata.annotations[{}]", pause.annotation), show(value), pause.stopped);
+        let is_scaled_object = facts.by_kind(false, true);
+        for pause in PAUSE_ANNOTATIONS.iter().filter(|_| is_scaled_object) {
+            let value = at(facts.object, &["metadata", "annotations", pause.key]);
+            if let Some(value) = value.filter(|value| value.as_str().is_none_or(|text| pause.is_set(text))) {
+                let stopped = match pause.direction {
+                    None => "scaling",
+                    Some(Direction::Up) => "scale-up",
+                    Some(Direction::Down) => "scale-down",
+                };
+                out.add_at(format!("metadata.annotations[{}]", pause.key), show(value), stopped);
             }
         }
     }),
@@ -181,7 +138,7 @@ pub(crate) const IDLE: Rule = Rule {
     check: Check::Autoscaler(|facts, out| {
         let count = |field: &str| at(facts.object, &["spec", field]).and_then(Value::as_i64);
         let min = count("minReplicaCount").unwrap_or(0);
-        let idle = count("idleReplicaCount").filter(|idle| facts.scaled_object && *idle >= min);
+        let idle = count("idleReplicaCount").filter(|idle| facts.by_kind(false, true) && *idle >= min);
         if let Some(idle) = idle.filter(|_| facts.reads_signal()) {
             out.add(idle.to_string(), min.to_string());
         }

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use wva_crds::names::{CONFIG_ENABLED_LABEL, EXCLUDE_ANNOTATION, INSTANCE_LABEL, KIND};
 use wva_crds::settings::Setting;
+use wva_objects::autoscaler::AutoscalerKind;
 use wva_objects::{MetricReader, Target};
 use wva_rules::{
     AutoscalerFacts, Facts, InstancePolicy, MapFacts, MapNames, MapRole, MapScope, NamespaceState, Operation,
@@ -113,9 +113,9 @@ impl Example {
         match text(object, "/kind") {
             KIND => self.variant_verdict(object, old, starting),
             "ConfigMap" => self.map_verdict(object, old),
-            kind => validate_autoscaler(&AutoscalerFacts {
+            _ => validate_autoscaler(&AutoscalerFacts {
                 object,
-                scaled_object: kind == "ScaledObject",
+                kind: AutoscalerKind::of(object),
                 kubernetes: None,
             }),
         }
@@ -137,7 +137,7 @@ impl Example {
         let model = |o: &&Value| model_with_own_cost(o) == Some(text(object, "/spec/modelID"));
         let readers: Vec<MetricReader> = here("HorizontalPodAutoscaler")
             .chain(here("ScaledObject"))
-            .filter_map(reader)
+            .filter_map(MetricReader::from_object)
             .filter(|(named, _)| target.as_ref().is_some_and(|t| t.is_same_object(named)))
             .map(|(_, reader)| reader)
             .collect();
@@ -240,15 +240,6 @@ pub(crate) fn object(text: &str) -> Value {
         apply_defaults(&mut object);
     }
     object
-}
-
-/// Target and selectors of an HPA or ScaledObject.
-fn reader(object: &Value) -> Option<(Target, MetricReader)> {
-    if object["kind"] == "ScaledObject" {
-        return MetricReader::from_scaled_object(text(object, "/metadata/name"), object);
-    }
-    let hpa: HorizontalPodAutoscaler = serde_json::from_value(object.clone()).unwrap();
-    MetricReader::from_hpa(&hpa)
 }
 
 fn operation(old: Option<&Value>) -> Operation {

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use wva_objects::autoscaler::AutoscalerKind;
+
 use super::*;
 use crate::evaluate::validate_autoscaler;
 use crate::kubernetes::KubernetesVersion;
@@ -37,8 +39,8 @@ fn scaled_object(annotations: Value, spec: Value) -> Value {
 
 /// `code field: message` of each warning.
 fn warnings(object: &Value, kubernetes: Option<KubernetesVersion>) -> Vec<String> {
-    let scaled_object = object["kind"] == "ScaledObject";
-    let verdict = validate_autoscaler(&AutoscalerFacts { object, scaled_object, kubernetes });
+    let kind = AutoscalerKind::of(object);
+    let verdict = validate_autoscaler(&AutoscalerFacts { object, kind, kubernetes });
     verdict.violations.iter().map(|v| format!("{} {}: {}", v.code, v.field, v.message)).collect()
 }
 
