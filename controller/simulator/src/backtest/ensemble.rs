@@ -1,6 +1,6 @@
 //! Reconstructions that the data does not tell apart: other draws of the requests, other arrangements, with which as many or
-//! more and as many or fewer first tokens are late as were measured, long prompts that come together, and engines that fit
-//! as well. A verdict on a policy has to hold in all of them.
+//! more and as many or fewer first tokens are late as were measured, and engines that fit as well. A verdict on a policy has
+//! to hold in all of them.
 
 use std::sync::Arc;
 
@@ -46,10 +46,7 @@ impl Ensemble {
         objectives: Objectives,
     ) -> Self {
         let Some((best, others)) = calibrated.split_first() else { return Self::default() };
-        let mut members = members(drawer, best, others);
-        let first_seed = members.len() as u64 + 1;
-        members.extend(together(history, drawer, best, objectives, first_seed));
-        Self { members, coarse: coarse(history, best, objectives) }
+        Self { members: members(drawer, best, others), coarse: coarse(history, best, objectives) }
     }
 }
 
@@ -76,22 +73,6 @@ fn members(drawer: &Drawer<'_>, best: &Calibrated, others: &[Calibrated]) -> Vec
         add(fit.engine.slowed_by(factor), requests.clone());
     }
     members
-}
-
-/// Reconstructions in which long prompts come together. The arrangement of each hour is that with which the measured
-/// latencies show, given this order: to see as many late requests, the others come less bunched.
-fn together(
-    history: &History,
-    drawer: &Drawer<'_>,
-    best: &Calibrated,
-    objectives: Objectives,
-    first_seed: u64,
-) -> Vec<Member> {
-    let drawer = drawer.clone().with_long_prompts_together();
-    let engine = best.fit.engine;
-    let calibration = calibrate(history, &drawer, engine, objectives);
-    let all = std::iter::once(calibration.requests(&drawer, 1)).chain(calibration.others(&drawer));
-    (first_seed..).zip(all).map(|(seed, requests)| Member { engine, requests, seed }).collect()
 }
 
 fn coarse(history: &History, best: &Calibrated, objectives: Objectives) -> Vec<Member> {

@@ -25,21 +25,12 @@ const UNKNOWN_PROMPT: f64 = 500.0;
 const UNKNOWN_OUTPUT: f64 = 200.0;
 
 /// Draws the requests of a history.
-#[derive(Clone)]
 pub struct Drawer<'a> {
     history: &'a History,
-    order: PromptOrder,
     prompts: Vec<Arc<Lengths>>,
     outputs: Vec<Arc<Lengths>>,
     /// Mean output of the requests of each window, as the servers counted their tokens. `None`: too few requests.
     mean_outputs: Vec<Option<f64>>,
-}
-
-/// Order of the prompts within a cell, of which no series tells.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum PromptOrder {
-    Random,
-    LongestFirst,
 }
 
 impl<'a> Drawer<'a> {
@@ -60,14 +51,7 @@ impl<'a> Drawer<'a> {
         let prompts = by_window(&history.windows.prompt, count, mean(&prompt, UNKNOWN_PROMPT));
         let outputs = by_window(&history.windows.output, count, mean(&generated, UNKNOWN_OUTPUT));
         let mean_outputs = mean_outputs(history);
-        Self { history, order: PromptOrder::Random, prompts, outputs, mean_outputs }
-    }
-
-    /// The same requests, but the long prompts of each cell come one after the other. Among the orders that the data does
-    /// not tell apart, it has the rarest and longest waits.
-    #[must_use]
-    pub fn with_long_prompts_together(self) -> Self {
-        Self { order: PromptOrder::LongestFirst, ..self }
+        Self { history, prompts, outputs, mean_outputs }
     }
 
     /// Requests with an arrangement for each hour, in order of time, seconds since the start of the history.
@@ -137,6 +121,7 @@ impl<'a> Drawer<'a> {
                 cells[cell].push(length);
             }
         }
+        // The longest is not always the first.
         for prompts in &mut cells {
             for i in (1..prompts.len()).rev() {
                 let share: f64 = StandardUniform.sample(random);
@@ -147,10 +132,6 @@ impl<'a> Drawer<'a> {
                 )]
                 let other = (share * to_f64(i + 1)) as usize;
                 prompts.swap(i, other.min(i));
-            }
-            // Both orders take the same random numbers, so that the outputs are the same.
-            if self.order == PromptOrder::LongestFirst {
-                prompts.sort_by(|a, b| b.total_cmp(a));
             }
         }
         cells
@@ -267,27 +248,6 @@ mod tests {
         assert!((mean(300.0, 600.0) / 1000.0 - 1.0).abs() < 0.05, "{}", mean(300.0, 600.0));
         let output: f64 = requests.iter().map(|r| f64::from(r.output)).sum();
         assert!((output / 4000.0 - 1.0).abs() < 0.3, "{output}");
-    }
-
-    #[test]
-    fn long_prompts_may_come_one_after_the_other() {
-        let mut history = history();
-        for cell in &mut history.cells {
-            cell.arrivals *= 10.0;
-        }
-        let drawer = Drawer::new(&history);
-        let pairs = |drawer: &Drawer<'_>| {
-            let requests = drawer.draw(|_| Arrangement::Random, 1);
-            let rises = requests.windows(2).filter(|pair| pair[0].input < pair[1].input).count();
-            let tokens: u64 = requests.iter().map(|request| u64::from(request.input)).sum();
-            (rises, requests.len(), tokens)
-        };
-        let (shuffled, together) = (pairs(&drawer), pairs(&drawer.clone().with_long_prompts_together()));
-        assert_eq!((shuffled.1, shuffled.2), (together.1, together.2), "the same requests");
-        assert!(
-            together.0 <= history.cells.len() && shuffled.0 > 4 * together.0,
-            "{shuffled:?} {together:?}"
-        );
     }
 
     #[test]
