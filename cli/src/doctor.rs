@@ -108,7 +108,7 @@ pub(super) fn doctor(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
             facts => facts?,
         };
         let variants: Vec<VariantState<'_>> =
-            facts.variants.iter().map(|object| VariantState::new(&facts, object)).collect();
+            facts.objects.variants.iter().map(|object| VariantState::new(&facts, object)).collect();
         let report = if arguments.get_flag("compare") {
             compare::compare(&facts, &variants)?
         } else {

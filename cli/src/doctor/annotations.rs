@@ -28,7 +28,7 @@ struct Annotated<'a> {
 }
 
 pub(super) fn check_annotations(facts: &Facts) -> Vec<Finding> {
-    let controllers = facts.controllers.as_deref().unwrap_or_default();
+    let controllers = facts.install.controllers.as_deref().unwrap_or_default();
     if !controllers.is_empty() && controllers.iter().all(|c| c.is_llm_d_wva) {
         return Vec::new();
     }
@@ -36,10 +36,11 @@ pub(super) fn check_annotations(facts: &Facts) -> Vec<Finding> {
         .iter()
         .any(|c| !c.is_llm_d_wva)
         .then(|| controllers.iter().any(|c| !c.is_llm_d_wva && c.reads_annotations));
-    let objects = facts.autoscalers.iter().chain(&facts.scaled_objects).filter(|o| is_annotated(o));
+    let objects =
+        facts.autoscaling.hpas.iter().chain(&facts.autoscaling.scaled_objects).filter(|o| is_annotated(o));
     let annotated: Vec<Annotated<'_>> = objects.filter_map(|object| Annotated::new(facts, object)).collect();
     let variants: Vec<ExistingVariant> =
-        facts.annotations.variants.iter().filter_map(ExistingVariant::read).collect();
+        facts.autoscaling.annotations.variants.iter().filter_map(ExistingVariant::read).collect();
     let (mut findings, mut done, mut unused) = (Vec::new(), 0, Vec::new());
     for one in &annotated {
         let verdict = one.judge(&annotated, &variants);
@@ -89,10 +90,10 @@ impl<'a> Annotated<'a> {
     fn new(facts: &Facts, object: &'a Value) -> Option<Self> {
         let namespace = text(object, "/metadata/namespace");
         let autoscaler = Autoscaler::from_object(object)?;
-        let of_namespace = facts.namespaces.iter().find(|n| id(n).name == namespace);
+        let of_namespace = facts.objects.namespaces.iter().find(|n| id(n).name == namespace);
         let instance = of_namespace.and_then(|n| entry(n, "/metadata/labels", INSTANCE_LABEL));
         let autoscaler = AnnotatedAutoscaler::new(namespace, &Arc::new(autoscaler), instance)?;
-        (!is_excluded(&facts.namespaces, namespace)).then_some(Self { object, autoscaler })
+        (!is_excluded(&facts.objects.namespaces, namespace)).then_some(Self { object, autoscaler })
     }
 
     fn judge(&self, all: &[Self], variants: &[ExistingVariant]) -> AnnotationVerdict {
@@ -124,6 +125,7 @@ impl<'a> Annotated<'a> {
     fn outdated(&self, facts: &Facts, wanted: &Value) -> Option<Finding> {
         let name = text(wanted, "/metadata/name");
         let stored = facts
+            .autoscaling
             .annotations
             .variants
             .iter()
@@ -141,7 +143,7 @@ impl<'a> Annotated<'a> {
         let kind = self.autoscaler.name().kind.api().kind;
         let key =
             (kind.to_owned(), self.autoscaler.namespace.clone(), self.autoscaler.name().name.to_string());
-        facts.annotations.refusals.get(&key).map(String::as_str)
+        facts.autoscaling.annotations.refusals.get(&key).map(String::as_str)
     }
 
     fn describe(&self) -> String {

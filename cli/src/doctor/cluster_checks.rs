@@ -18,7 +18,7 @@ const UNREVIEWED: &str = "kube-system";
 
 pub(super) fn check_cluster(facts: &Facts) -> Vec<(&'static str, Finding)> {
     let mut findings = vec![
-        ("kubernetes", kubernetes(facts.kubernetes)),
+        ("kubernetes", kubernetes(facts.install.kubernetes)),
         ("crd", crd(facts)),
         ("controller", controller(facts)),
         ("leader", leader(facts)),
@@ -51,18 +51,18 @@ pub(super) fn kubernetes(version: Option<KubernetesVersion>) -> Finding {
 }
 
 fn crd(facts: &Facts) -> Finding {
-    match &facts.missing_crd_fields {
+    match &facts.install.missing_crd_fields {
         Ok(missing) if missing.is_empty() => Finding::fine("up to date"),
         Ok(missing) => Finding::warning(
             format!("older than this release; it drops {}", missing.join(", ")),
-            facts.crd_update.as_str(),
+            facts.install.crd_update.as_str(),
         ),
         Err(reason) => Finding::unknown(reason.as_str()),
     }
 }
 
 fn controller(facts: &Facts) -> Finding {
-    let Some(all) = &facts.controllers else {
+    let Some(all) = &facts.install.controllers else {
         return Finding::unknown(facts.unreadable_reason("controllers").unwrap_or("cannot list Deployments"));
     };
     let names: Vec<String> = all.iter().map(Controller::describe).collect();
@@ -74,7 +74,7 @@ fn controller(facts: &Facts) -> Finding {
              (docs/guides/migrate-from-llm-d.md)",
         );
     }
-    let has_leader = !facts.leaders.received.is_empty();
+    let has_leader = !facts.leader.leaders.received.is_empty();
     if !has_leader && let Some(one) = all.iter().find(|c| !c.is_llm_d_wva && c.ready == 0) {
         return Finding::broken(
             format!("no replica of {} is ready", one.describe()),
@@ -82,8 +82,8 @@ fn controller(facts: &Facts) -> Finding {
         );
     }
     match all.as_slice() {
-        [] if !has_leader && !facts.stopped_controllers.is_empty() => {
-            let stopped = &facts.stopped_controllers[0];
+        [] if !has_leader && !facts.install.stopped_controllers.is_empty() => {
+            let stopped = &facts.install.stopped_controllers[0];
             let ObjectId { namespace, name } = id(stopped);
             Finding::broken(
                 format!("Deployment {namespace}/{name} is at 0 replicas, so the targets stay as they are"),
@@ -120,9 +120,9 @@ fn start_command(deployment: &Value) -> String {
 }
 
 fn leader(facts: &Facts) -> Finding {
-    match facts.leaders.missing_reason() {
+    match facts.leader.leaders.missing_reason() {
         None => {
-            let leaders = facts.leaders.received.iter().map(|leader| leader.controller.as_str());
+            let leaders = facts.leader.leaders.received.iter().map(|leader| leader.controller.as_str());
             Finding::fine(format!(
                 "snapshot of the last cycle from {}",
                 leaders.collect::<Vec<_>>().join(", ")
@@ -137,7 +137,8 @@ fn leader(facts: &Facts) -> Finding {
 
 /// Whether Prometheus answers the controllers, by the conditions of their variants. `None` if no condition tells.
 fn prometheus(facts: &Facts) -> Option<Finding> {
-    let found = facts.variants.iter().filter_map(|v| condition(v, ConditionType::MetricsAvailable.as_str()));
+    let found =
+        facts.objects.variants.iter().filter_map(|v| condition(v, ConditionType::MetricsAvailable.as_str()));
     let failing: Vec<&Value> = found.clone().filter(|c| is_prometheus_error(c)).collect();
     if let Some(first) = failing.first() {
         let (error, _) =
@@ -163,7 +164,7 @@ pub(super) fn is_prometheus_error(condition: &Value) -> bool {
 /// Controllers in the namespace that admission review excludes.
 fn unreviewed_controllers(facts: &Facts) -> impl Iterator<Item = Finding> {
     let is_unreviewed = |c: &&Controller| !c.is_llm_d_wva && c.namespace == UNREVIEWED;
-    facts.controllers.iter().flatten().filter(is_unreviewed).map(|c| {
+    facts.install.controllers.iter().flatten().filter(is_unreviewed).map(|c| {
         Finding::warning(
             format!("{} is in {UNREVIEWED}, where admission review is off", c.describe()),
             "install the release in its own namespace (docs/getting-started/install.md)",
@@ -173,7 +174,7 @@ fn unreviewed_controllers(facts: &Facts) -> impl Iterator<Item = Finding> {
 
 /// Admission denies them, but an older map may have them.
 fn ignored_map_parts(facts: &Facts) -> impl Iterator<Item = Finding> {
-    facts.config_maps.problems.iter().map(|MapProblem { map, violation }| {
+    facts.install.config_maps.problems.iter().map(|MapProblem { map, violation }| {
         let Violation { code, field, message, .. } = violation;
         Finding::warning(
             format!("{}/{}: {field}: {message} [{code}]", map.namespace, map.name),
@@ -184,10 +185,10 @@ fn ignored_map_parts(facts: &Facts) -> impl Iterator<Item = Finding> {
 
 /// Namespaces with the label of an instance that no controller has.
 fn orphaned_namespaces(facts: &Facts) -> Vec<Finding> {
-    let Some(controllers) = facts.controllers.as_ref().filter(|all| !all.is_empty()) else {
+    let Some(controllers) = facts.install.controllers.as_ref().filter(|all| !all.is_empty()) else {
         return Vec::new();
     };
-    let orphaned = facts.namespaces.iter().filter_map(|namespace| {
+    let orphaned = facts.objects.namespaces.iter().filter_map(|namespace| {
         let instance =
             entry(namespace, "/metadata/labels", INSTANCE_LABEL).filter(|label| !label.is_empty())?;
         let is_installed = controllers.iter().any(|c| c.instance.as_deref() == Some(instance));
@@ -204,7 +205,7 @@ fn orphaned_namespaces(facts: &Facts) -> Vec<Finding> {
 
 /// The limiter is on, and its controller may not read ResourceQuotas.
 fn unread_quotas(facts: &Facts) -> impl Iterator<Item = Finding> {
-    let unread = facts.leaders.received.iter().filter(|leader| leader.answer.config.quotas_forbidden);
+    let unread = facts.leader.leaders.received.iter().filter(|leader| leader.answer.config.quotas_forbidden);
     unread.map(|leader| {
         Finding::warning(
             format!("{} may not read ResourceQuotas, so they do not limit its scale-ups", leader.controller),
@@ -214,7 +215,7 @@ fn unread_quotas(facts: &Facts) -> impl Iterator<Item = Finding> {
 }
 
 fn metrics_api(facts: &Facts) -> Finding {
-    let Some(service) = &facts.api_service else {
+    let Some(service) = &facts.autoscaling.api_service else {
         if let Some(reason) = facts.unreadable_reason("apiservices") {
             return Finding::unknown(reason);
         }
@@ -227,7 +228,7 @@ fn metrics_api(facts: &Facts) -> Finding {
     let namespace = text(service, "/spec/service/namespace");
     let is_installed = |all: &Vec<Controller>| all.iter().any(|c| c.namespace == namespace);
     // `None`: the controllers cannot be listed.
-    let is_removed = facts.controllers.as_ref().is_some_and(|all| !is_installed(all));
+    let is_removed = facts.install.controllers.as_ref().is_some_and(|all| !is_installed(all));
     let remedy = if is_removed && is_served_by_wva(service) {
         "wva was removed and left it: kubectl delete apiservice v1beta1.external.metrics.k8s.io"
     } else {

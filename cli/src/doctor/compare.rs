@@ -27,7 +27,7 @@ struct Row {
 
 /// The table of both controllers' targets.
 pub(super) fn compare(facts: &Facts, variants: &[VariantState<'_>]) -> anyhow::Result<Report> {
-    let series = match &facts.series {
+    let series = match &facts.monitoring.series {
         Some(Ok(series)) => series,
         Some(Err(error)) => {
             let problem = format!("cannot read the targets of the other controller: {error}");
@@ -35,7 +35,7 @@ pub(super) fn compare(facts: &Facts, variants: &[VariantState<'_>]) -> anyhow::R
         }
         None => anyhow::bail!("--compare needs --prometheus"),
     };
-    if let Some(reason) = facts.leaders.missing_reason() {
+    if let Some(reason) = facts.leader.leaders.missing_reason() {
         let problem =
             format!("no decisions to compare, because no leader of this controller answered: {reason}");
         return Err(NoAnswer(problem).into());
@@ -110,7 +110,7 @@ fn series_of_others<'a>(variant: &VariantState<'_>, series: Vec<&'a Series>) -> 
         let pod = s.label("pod");
         let suffix = format!("/{pod}");
         !pod.is_empty()
-            && variant.facts.leaders.received.iter().any(|leader| leader.controller.ends_with(&suffix))
+            && variant.facts.leader.leaders.received.iter().any(|leader| leader.controller.ends_with(&suffix))
     };
     let (own, others): (Vec<&Series>, Vec<&Series>) = series.into_iter().partition(|s| is_own(s));
     let publishers: BTreeSet<String> = others.iter().map(|s| publisher(s)).collect();

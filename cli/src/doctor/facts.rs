@@ -59,42 +59,68 @@ pub(super) struct PrometheusSeries {
     pub(super) signals: Vec<Series>,
 }
 
+/// What the checks read, by what they check.
 pub(super) struct Facts {
     pub(super) now: Timestamp,
+    pub(super) objects: Objects,
+    pub(super) autoscaling: Autoscaling,
+    pub(super) install: Install,
+    pub(super) leader: LeaderFacts,
+    pub(super) monitoring: Monitoring,
+    pub(super) unreadable: Vec<UnreadableKind>,
+}
+
+/// Variants and what they scale.
+pub(super) struct Objects {
     pub(super) variants: Vec<Value>,
+    pub(super) namespaces: Vec<Value>,
     pub(super) workloads: Workloads,
     pub(super) pods: Vec<Value>,
-    pub(super) services: Vec<Value>,
-    pub(super) service_monitors: Vec<Value>,
-    pub(super) pod_monitors: Vec<Value>,
-    pub(super) autoscalers: Vec<Value>,
+    pub(super) claim_templates: ClaimTemplates,
+}
+
+/// Autoscalers and their way to the signal.
+pub(super) struct Autoscaling {
+    pub(super) hpas: Vec<Value>,
     pub(super) scaled_objects: Vec<Value>,
     pub(super) annotations: AnnotationFacts,
-    pub(super) namespaces: Vec<Value>,
-    pub(super) controllers: Option<Vec<Controller>>,
-    /// Deployments of wva that are scaled to 0 replicas.
-    pub(super) stopped_controllers: Vec<Value>,
-    pub(super) config_maps: ConfigMapFacts,
-    pub(super) leaders: Leaders,
-    /// What the leaders last read of endpoint pickers.
-    pub(super) pickers: Vec<PickerReport>,
-    pub(super) wait_limits: WaitLimits,
-    pub(super) claim_templates: ClaimTemplates,
-    /// Decisions of the leaders' last cycle.
-    pub(super) decisions: BTreeMap<ObjectId, Decision>,
     /// Keys: HPAs.
     pub(super) external_metrics: BTreeMap<ObjectId, Vec<ExternalMetric>>,
     /// `None` if it does not exist or cannot be read.
     pub(super) api_service: Option<Value>,
+}
+
+/// What is installed in the cluster.
+pub(super) struct Install {
+    /// `None` if the API server names none.
+    pub(super) kubernetes: Option<KubernetesVersion>,
+    pub(super) controllers: Option<Vec<Controller>>,
+    /// Deployments of wva that are scaled to 0 replicas.
+    pub(super) stopped_controllers: Vec<Value>,
+    pub(super) config_maps: ConfigMapFacts,
     /// Fields of this release that the installed CRD lacks.
     pub(super) missing_crd_fields: Result<Vec<String>, String>,
     /// How to update the CRD.
     pub(super) crd_update: String,
-    /// `None` if the API server names none.
-    pub(super) kubernetes: Option<KubernetesVersion>,
+}
+
+/// What the leaders know and decide.
+pub(super) struct LeaderFacts {
+    pub(super) leaders: Leaders,
+    /// Decisions of their last cycle.
+    pub(super) decisions: BTreeMap<ObjectId, Decision>,
+    /// What they last read of endpoint pickers.
+    pub(super) pickers: Vec<PickerReport>,
+    pub(super) wait_limits: WaitLimits,
+}
+
+/// How Prometheus scrapes the pods, and what it has.
+pub(super) struct Monitoring {
+    pub(super) services: Vec<Value>,
+    pub(super) service_monitors: Vec<Value>,
+    pub(super) pod_monitors: Vec<Value>,
     /// `None` without `--prometheus`.
     pub(super) series: Option<Result<PrometheusSeries, String>>,
-    pub(super) unreadable: Vec<UnreadableKind>,
 }
 
 impl Facts {
@@ -106,50 +132,18 @@ impl Facts {
         let prometheus = Prometheus::from_options(arguments)?;
         let variants = cluster.list_variants(arguments).await?;
         let mut unreadable = Vec::new();
-        let autoscalers = list_or_note(cluster, &AUTOSCALERS, &mut unreadable).await;
-        let scaled_objects = list_or_note(cluster, &SCALED_OBJECTS, &mut unreadable).await;
+        let autoscaling = Autoscaling::read(cluster, &mut unreadable).await;
         let (leaders, pickers) = Leaders::fetch_with_pickers(arguments).await;
-        let outcomes = recompute(&leaders);
-        let pods = list_or_note(cluster, &PODS, &mut unreadable).await;
-        let wait_limits = WaitLimits::read(cluster, &pickers, &pods, &mut unreadable).await;
-        let installed = list_controllers(cluster, arguments, &mut unreadable).await;
-        let (controllers, stopped_controllers) =
-            installed.map_or((None, Vec::new()), |installed| (Some(installed.running), installed.stopped));
-        let config_maps =
-            ConfigMapFacts::read(cluster, controllers.as_deref(), &variants, &mut unreadable).await;
-        // Monitors may be in any namespace.
-        let everywhere = Cluster { namespace: None, ..cluster.clone() };
+        let objects = Objects::read(cluster, variants, &mut unreadable).await;
+        let wait_limits = WaitLimits::read(cluster, &pickers, &objects.pods, &mut unreadable).await;
+        let decisions = index_decisions(&recompute(&leaders));
         Ok(Self {
             now: Timestamp::now(),
-            variants,
-            workloads: Workloads::read(cluster).await,
-            pods,
-            services: list_or_note(cluster, &SERVICES, &mut unreadable).await,
-            service_monitors: list_or_note(&everywhere, &SERVICE_MONITORS, &mut unreadable).await,
-            pod_monitors: list_or_note(&everywhere, &POD_MONITORS, &mut unreadable).await,
-            external_metrics: query_external_metrics(cluster, &autoscalers).await,
-            annotations: AnnotationFacts::read(
-                cluster,
-                autoscalers.iter().chain(&scaled_objects),
-                &mut unreadable,
-            )
-            .await,
-            autoscalers,
-            scaled_objects,
-            namespaces: list_or_note(cluster, &NAMESPACES, &mut unreadable).await,
-            config_maps,
-            controllers,
-            stopped_controllers,
-            decisions: index_decisions(&outcomes),
-            pickers,
-            wait_limits,
-            leaders,
-            claim_templates: read_claim_templates(cluster, &mut unreadable).await,
-            kubernetes: cluster.kubernetes_version().await,
-            api_service: api_service_or_note(cluster, &mut unreadable).await,
-            crd_update: cluster.crd_update().await,
-            missing_crd_fields: cluster.missing_crd_fields().await.map_err(|e| e.to_string()),
-            series: OptionFuture::from(prometheus.as_ref().map(query_series)).await,
+            install: Install::read(cluster, arguments, &objects.variants, &mut unreadable).await,
+            leader: LeaderFacts { leaders, decisions, pickers, wait_limits },
+            monitoring: Monitoring::read(cluster, prometheus.as_ref(), &mut unreadable).await,
+            objects,
+            autoscaling,
             unreadable,
         })
     }
@@ -157,6 +151,71 @@ impl Facts {
     /// `None` if the kind was read.
     pub(super) fn unreadable_reason(&self, plural: &str) -> Option<&str> {
         self.unreadable.iter().find(|kind| kind.plural == plural).map(|kind| kind.reason.as_str())
+    }
+}
+
+impl Objects {
+    async fn read(cluster: &Cluster, variants: Vec<Value>, unreadable: &mut Vec<UnreadableKind>) -> Self {
+        Self {
+            variants,
+            namespaces: list_or_note(cluster, &NAMESPACES, unreadable).await,
+            workloads: Workloads::read(cluster).await,
+            pods: list_or_note(cluster, &PODS, unreadable).await,
+            claim_templates: read_claim_templates(cluster, unreadable).await,
+        }
+    }
+}
+
+impl Autoscaling {
+    async fn read(cluster: &Cluster, unreadable: &mut Vec<UnreadableKind>) -> Self {
+        let hpas = list_or_note(cluster, &AUTOSCALERS, unreadable).await;
+        let scaled_objects = list_or_note(cluster, &SCALED_OBJECTS, unreadable).await;
+        Self {
+            annotations: AnnotationFacts::read(cluster, hpas.iter().chain(&scaled_objects), unreadable).await,
+            external_metrics: query_external_metrics(cluster, &hpas).await,
+            api_service: api_service_or_note(cluster, unreadable).await,
+            hpas,
+            scaled_objects,
+        }
+    }
+}
+
+impl Install {
+    async fn read(
+        cluster: &Cluster,
+        arguments: &ArgMatches,
+        variants: &[Value],
+        unreadable: &mut Vec<UnreadableKind>,
+    ) -> Self {
+        let installed = list_controllers(cluster, arguments, unreadable).await;
+        let (controllers, stopped_controllers) =
+            installed.map_or((None, Vec::new()), |installed| (Some(installed.running), installed.stopped));
+        let config_maps = ConfigMapFacts::read(cluster, controllers.as_deref(), variants, unreadable).await;
+        Self {
+            kubernetes: cluster.kubernetes_version().await,
+            controllers,
+            stopped_controllers,
+            config_maps,
+            missing_crd_fields: cluster.missing_crd_fields().await.map_err(|e| e.to_string()),
+            crd_update: cluster.crd_update().await,
+        }
+    }
+}
+
+impl Monitoring {
+    async fn read(
+        cluster: &Cluster,
+        prometheus: Option<&Prometheus>,
+        unreadable: &mut Vec<UnreadableKind>,
+    ) -> Self {
+        // Monitors may be in any namespace.
+        let everywhere = Cluster { namespace: None, ..cluster.clone() };
+        Self {
+            services: list_or_note(cluster, &SERVICES, unreadable).await,
+            service_monitors: list_or_note(&everywhere, &SERVICE_MONITORS, unreadable).await,
+            pod_monitors: list_or_note(&everywhere, &POD_MONITORS, unreadable).await,
+            series: OptionFuture::from(prometheus.map(query_series)).await,
+        }
     }
 }
 

@@ -22,7 +22,7 @@ fn check(want: &str, parts: &[&str], change: impl FnOnce(&mut World)) {
     let mut world = World::new();
     change(&mut world);
     let facts = world.facts();
-    let result = check_variant(&VariantState::new(&facts, &facts.variants[0]));
+    let result = check_variant(&VariantState::new(&facts, &facts.objects.variants[0]));
     let all = std::slice::from_ref(&result);
     let json = output::report(FileKind::DoctorReport, json::DoctorReport::new(&[], all), "json").unwrap();
     crate::assert_schema(FileKind::DoctorReport, &json);
@@ -339,7 +339,7 @@ fn compares_the_targets_of_both_controllers() {
         world.signals = vec![signal("llm-d-wva-0", 1.0)];
         change(&mut world);
         let facts = world.facts();
-        let variant = VariantState::new(&facts, &facts.variants[0]);
+        let variant = VariantState::new(&facts, &facts.objects.variants[0]);
         compare::compare(&facts, &[variant]).unwrap()
     };
     let Report { text, is_fine } = compare(|_| {});

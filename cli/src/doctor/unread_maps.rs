@@ -25,10 +25,11 @@ enum UnreadReason {
 
 /// Nothing without a controller of wva: maps are then read by llm-d WVA, or before the install.
 pub(super) fn check_unread_maps(facts: &Facts) -> Vec<Finding> {
-    let all = facts.controllers.iter().flatten();
+    let all = facts.install.controllers.iter().flatten();
     let controllers: Vec<&Controller> = all.filter(|controller| !controller.is_llm_d_wva).collect();
     let Some(first) = controllers.first() else { return Vec::new() };
     let unread: Vec<(UnreadReason, String)> = facts
+        .install
         .config_maps
         .maps
         .iter()
@@ -85,8 +86,9 @@ fn reason(facts: &Facts, controllers: &[&Controller], map: &ObjectId) -> Option<
         return Some(UnreadReason::Hidden);
     }
     // With variants in its namespace, wva reads the global map of llm-d WVA as a local one.
-    let has_variants = facts.config_maps.namespaces_with_variants.contains(&map.namespace);
+    let has_variants = facts.install.config_maps.namespaces_with_variants.contains(&map.namespace);
     let is_of_llm_d_wva = facts
+        .install
         .controllers
         .iter()
         .flatten()
@@ -94,11 +96,11 @@ fn reason(facts: &Facts, controllers: &[&Controller], map: &ObjectId) -> Option<
     if !is_local_name(&map.name) || (is_of_llm_d_wva && !has_variants) {
         return Some(UnreadReason::OtherNamespace);
     }
-    let is_enabled = facts.namespaces.iter().any(|namespace| {
+    let is_enabled = facts.objects.namespaces.iter().any(|namespace| {
         text(namespace, "/metadata/name") == map.namespace
             && entry(namespace, "/metadata/labels", CONFIG_ENABLED_LABEL).is_some()
     });
-    let is_read = is_enabled || has_variants || is_excluded(&facts.namespaces, &map.namespace);
+    let is_read = is_enabled || has_variants || is_excluded(&facts.objects.namespaces, &map.namespace);
     (!is_read).then_some(UnreadReason::NoVariants)
 }
 
@@ -106,7 +108,12 @@ fn reason(facts: &Facts, controllers: &[&Controller], map: &ObjectId) -> Option<
 fn reads_global(facts: &Facts, names: &MapNames, map: &ObjectId) -> bool {
     let Some((role, MapScope::Global)) = names.role(&map.namespace, &map.name) else { return false };
     let exists = |name: &&str| {
-        facts.config_maps.maps.iter().any(|other| other.namespace == map.namespace && other.name == **name)
+        facts
+            .install
+            .config_maps
+            .maps
+            .iter()
+            .any(|other| other.namespace == map.namespace && other.name == **name)
     };
     role == MapRole::ServiceClasses
         || names.global_names(role).iter().find(|name| exists(name)).is_some_and(|name| *name == map.name)

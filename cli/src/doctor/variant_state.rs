@@ -43,22 +43,27 @@ impl<'a> VariantState<'a> {
                     .zip(target.as_ref())
                     .is_some_and(|(a, b)| a.is_same_object(b))
         };
-        let autoscalers =
-            facts.autoscalers.iter().chain(&facts.scaled_objects).filter(is_on_target).collect();
-        let cycle = facts.leaders.received.iter().find_map(|leader| {
+        let autoscalers = facts
+            .autoscaling
+            .hpas
+            .iter()
+            .chain(&facts.autoscaling.scaled_objects)
+            .filter(is_on_target)
+            .collect();
+        let cycle = facts.leader.leaders.received.iter().find_map(|leader| {
             let models = leader.answer.models.iter().filter(|model| model.namespace == id.namespace);
             let found = models.flat_map(|model| &model.variants).find(|variant| variant.name == id.name);
             found.map(|variant| (variant, leader.answer.config.inventory.as_ref()))
         });
         let (cycle, inventory) = cycle.unzip();
         let inventory = inventory.flatten();
-        let decision = facts.decisions.get(&id);
+        let decision = facts.leader.decisions.get(&id);
         let ObjectId { namespace, name } = id;
         Self { facts, object, namespace, name, target, autoscalers, cycle, inventory, decision }
     }
 
     pub(super) fn workload(&self) -> Option<WorkloadLookup<'a>> {
-        self.target.as_ref().map(|target| self.facts.workloads.find(&self.namespace, target))
+        self.target.as_ref().map(|target| self.facts.objects.workloads.find(&self.namespace, target))
     }
 
     pub(super) fn ready(&self) -> Option<u64> {
@@ -78,7 +83,7 @@ impl<'a> VariantState<'a> {
                 && !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
                 && selector.matches(&labels(pod, "/metadata/labels"))
         };
-        self.facts.pods.iter().filter(is_member).collect()
+        self.facts.objects.pods.iter().filter(is_member).collect()
     }
 
     pub(super) fn condition(&self, type_: ConditionType) -> Option<&'a Value> {
@@ -96,7 +101,7 @@ impl<'a> VariantState<'a> {
         let is_own = move |picker: &&PickerReport| {
             picker.namespace == self.namespace && picker.models.iter().any(|m| m == model)
         };
-        self.facts.pickers.iter().filter(is_own)
+        self.facts.leader.pickers.iter().filter(is_own)
     }
 
     /// The target is decided, but not published.

@@ -74,7 +74,7 @@ fn unreadable<'a>(variant: &VariantState<'a>) -> Option<&'a str> {
 fn judge(variant: &VariantState<'_>, desired: u64) -> SignalVerdict {
     let facts = variant.facts;
     let in_namespace = |object: &&Value| text(object, "/metadata/namespace") == variant.namespace;
-    let all = facts.autoscalers.iter().chain(&facts.scaled_objects).filter(in_namespace);
+    let all = facts.autoscaling.hpas.iter().chain(&facts.autoscaling.scaled_objects).filter(in_namespace);
     let (mut own, mut others) = (Vec::new(), Vec::new());
     for object in all {
         let Some(autoscaler) = Autoscaler::from_object(object) else { continue };
@@ -106,6 +106,7 @@ fn judge(variant: &VariantState<'_>, desired: u64) -> SignalVerdict {
         others: others.iter().collect(),
         has_scaled_objects: facts.unreadable_reason("scaledobjects").is_none(),
         scales_directly: facts
+            .install
             .controllers
             .iter()
             .flatten()
@@ -115,7 +116,7 @@ fn judge(variant: &VariantState<'_>, desired: u64) -> SignalVerdict {
 }
 
 fn metrics_api(variant: &VariantState<'_>) -> MetricsApi {
-    match &variant.facts.api_service {
+    match &variant.facts.autoscaling.api_service {
         Some(service) if metrics_server(service).is_available => MetricsApi::Served,
         Some(_) => MetricsApi::Unavailable,
         None if variant.facts.unreadable_reason("apiservices").is_some() => MetricsApi::Unknown,

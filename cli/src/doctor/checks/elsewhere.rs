@@ -14,7 +14,7 @@ use crate::prometheus::Series;
 
 /// `None` without `--prometheus`, or if no such series reports the model.
 pub(super) fn find(variant: &VariantState<'_>) -> Option<Finding> {
-    let series = variant.facts.series.as_ref()?.as_ref().ok()?;
+    let series = variant.facts.monitoring.series.as_ref()?.as_ref().ok()?;
     let model = text(variant.object, "/spec/modelID");
     let of_model: Vec<&Series> = series.models.iter().filter(|s| s.label("model_name") == model).collect();
     let elsewhere = other_names(variant, &of_model).or_else(|| other_labels(variant, &of_model));
@@ -23,7 +23,7 @@ pub(super) fn find(variant: &VariantState<'_>) -> Option<Finding> {
 
 /// The pods are scraped, but report other models than the variant's. The check of the series names them.
 pub(super) fn of_other_models(variant: &VariantState<'_>) -> Option<Finding> {
-    let series = variant.facts.series.as_ref()?.as_ref().ok()?;
+    let series = variant.facts.monitoring.series.as_ref()?.as_ref().ok()?;
     let (model, pods) = (text(variant.object, "/spec/modelID"), pod_names(variant));
     let is_own = |s: &&Series| s.label("namespace") == variant.namespace && pods.contains(pod_of(s));
     let own: Vec<&Series> = series.models.iter().filter(is_own).collect();
@@ -105,7 +105,8 @@ fn relabelling(pod_label: &str, namespace_label: Option<&str>) -> String {
 /// Pods that no variant of the model owns, such as those of a launcher.
 fn other_pods(variant: &VariantState<'_>, of_model: &[&Series]) -> Option<Finding> {
     let model = text(variant.object, "/spec/modelID");
-    let siblings = variant.facts.variants.iter().filter(|other| text(other, "/spec/modelID") == model);
+    let siblings =
+        variant.facts.objects.variants.iter().filter(|other| text(other, "/spec/modelID") == model);
     let siblings: Vec<VariantState> = siblings.map(|other| VariantState::new(variant.facts, other)).collect();
     let owned: BTreeSet<&str> =
         siblings.iter().filter(|other| other.namespace == variant.namespace).flat_map(pod_names).collect();

@@ -17,7 +17,7 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     let Some(WorkloadLookup::Found(workload)) = variant.workload() else {
         return vec![Finding::unknown("not checked, because the workload cannot be read")];
     };
-    let requests = gpu_requests(workload, &variant.namespace, &variant.facts.claim_templates);
+    let requests = gpu_requests(workload, &variant.namespace, &variant.facts.objects.claim_templates);
     if requests == GpuRequests::default() {
         return vec![Finding::fine("a replica requests no GPUs, so no limit applies")];
     }

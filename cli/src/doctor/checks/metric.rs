@@ -9,7 +9,7 @@ use crate::doctor::variant_state::{VariantState, edit};
 
 pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     let answers = variant.autoscalers.iter().flat_map(|hpa| {
-        let answers = variant.facts.external_metrics.get(&id(hpa)).into_iter().flatten();
+        let answers = variant.facts.autoscaling.external_metrics.get(&id(hpa)).into_iter().flatten();
         answers.map(move |answer| check_hpa(variant, hpa, answer))
     });
     let findings: Vec<Finding> = answers.collect();
@@ -71,7 +71,7 @@ struct MetricsPath {
 }
 
 fn metrics_path(variant: &VariantState<'_>) -> MetricsPath {
-    let Some(service) = &variant.facts.api_service else {
+    let Some(service) = &variant.facts.autoscaling.api_service else {
         if let Some(reason) = variant.facts.unreadable_reason("apiservices") {
             let server = format!("its server is unknown: {reason}");
             return MetricsPath { server, remedy: DESCRIBE_API_SERVICE.to_owned() };

@@ -21,10 +21,12 @@ pub(super) fn diagnose_scrape(variant: &VariantState<'_>) -> Finding {
         return Finding::broken(format!("{symptom}; the cause is unknown: {reason}"), CHECK_TARGETS);
     }
     let pods = variant.pods();
-    let pod_monitors: Vec<&Value> = facts.pod_monitors.iter().filter(|m| selects_any(m, &pods)).collect();
+    let pod_monitors: Vec<&Value> =
+        facts.monitoring.pod_monitors.iter().filter(|m| selects_any(m, &pods)).collect();
     let services: Vec<&Value> =
-        facts.services.iter().filter(|service| routes_to_any(service, variant, &pods)).collect();
-    let monitors: Vec<&Value> = facts.service_monitors.iter().filter(|m| selects_any(m, &services)).collect();
+        facts.monitoring.services.iter().filter(|service| routes_to_any(service, variant, &pods)).collect();
+    let monitors: Vec<&Value> =
+        facts.monitoring.service_monitors.iter().filter(|m| selects_any(m, &services)).collect();
     let namespace = &variant.namespace;
     let is_annotated = |pod: &&Value| entry(pod, "/metadata/annotations", SCRAPE_ANNOTATION) == Some("true");
     let annotated =

@@ -21,7 +21,7 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     let model = text(variant.object, "/spec/modelID");
     let pickers: Vec<&PickerReport> = variant.pickers().collect();
     let mut found: Vec<Finding> = pickers.iter().flat_map(|picker| findings(picker, model)).collect();
-    found.extend(unread_pods(&pickers, &variant.facts.pods));
+    found.extend(unread_pods(&pickers, &variant.facts.objects.pods));
     found
 }
 

@@ -44,7 +44,7 @@ fn mismatches(variant: &VariantState<'_>, hpas: &[&Value]) -> Vec<Finding> {
 }
 
 fn rule_violations(variant: &VariantState<'_>, autoscaler: &Value) -> Vec<Finding> {
-    let (kind, kubernetes) = (AutoscalerKind::of(autoscaler), variant.facts.kubernetes);
+    let (kind, kubernetes) = (AutoscalerKind::of(autoscaler), variant.facts.install.kubernetes);
     let verdict = validate_autoscaler(&AutoscalerFacts { object: autoscaler, kind, kubernetes });
     let kind = if kind == AutoscalerKind::ScaledObject { "scaledobject" } else { "hpa" };
     let name = id(autoscaler).name;

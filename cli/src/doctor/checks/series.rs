@@ -22,7 +22,7 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     if variant.ready() == Some(0) {
         return vec![Finding::fine("no series, because no replica is ready")];
     }
-    match &variant.facts.series {
+    match &variant.facts.monitoring.series {
         Some(Ok(series)) => {
             let mut findings = in_prometheus(variant, &series.models);
             findings.extend(scraped_twice::check(variant, &series.duplicates));

@@ -13,7 +13,7 @@ use crate::prometheus::Series;
 const RECOMMEND_ONLY: &str = "mode recommend: not published, as intended";
 
 pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
-    let query_error = match &variant.facts.series {
+    let query_error = match &variant.facts.monitoring.series {
         Some(Ok(series)) => return vec![in_prometheus(variant, &series.signals)],
         Some(Err(error)) => Some(Finding::unknown(error)),
         None => None,
@@ -88,10 +88,10 @@ fn in_prometheus(variant: &VariantState<'_>, all: &[Series]) -> Finding {
         let answers: Vec<_> = variant
             .autoscalers
             .iter()
-            .filter_map(|hpa| variant.facts.external_metrics.get(&id(hpa)))
+            .filter_map(|hpa| variant.facts.autoscaling.external_metrics.get(&id(hpa)))
             .flatten()
             .collect();
-        let is_served_by_wva = variant.facts.api_service.as_ref().is_some_and(is_served_by_wva);
+        let is_served_by_wva = variant.facts.autoscaling.api_service.as_ref().is_some_and(is_served_by_wva);
         // Without a reader the autoscaler is the first broken link, and nothing needs the series yet.
         if variant.autoscalers.is_empty() || is_served_by_wva || answers.into_iter().any(has_value) {
             return by_status(variant);

@@ -44,7 +44,7 @@ fn rule_violations(variant: &VariantState<'_>) -> Option<Finding> {
 }
 
 fn exclusion(variant: &VariantState<'_>) -> Option<Finding> {
-    is_excluded(&variant.facts.namespaces, &variant.namespace).then(|| {
+    is_excluded(&variant.facts.objects.namespaces, &variant.namespace).then(|| {
         Finding::broken(
             format!("its namespace is excluded by the annotation {EXCLUDE_ANNOTATION}: \"true\""),
             format!("kubectl annotate namespace {} {EXCLUDE_ANNOTATION}-", variant.namespace),
@@ -54,7 +54,7 @@ fn exclusion(variant: &VariantState<'_>) -> Option<Finding> {
 
 fn managers(variant: &VariantState<'_>) -> Option<Finding> {
     // Without any Deployment a controller may still run outside the cluster.
-    let all = variant.facts.controllers.as_ref().filter(|all| !all.is_empty())?;
+    let all = variant.facts.install.controllers.as_ref().filter(|all| !all.is_empty())?;
     let managers: Vec<&Controller> = all.iter().filter(|c| c.manages(variant.object)).collect();
     let publishers: Vec<_> =
         managers.iter().filter(|c| c.is_llm_d_wva || !variant.is_recommend_only()).collect();

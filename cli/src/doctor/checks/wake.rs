@@ -17,7 +17,10 @@ const ROUTER_DEFAULT: u64 = 60;
 /// cold start was measured.
 pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     let Some(cold_start) = number(variant.object, "/status/coldStartSeconds") else { return Vec::new() };
-    variant.pickers().flat_map(|picker| findings(&variant.facts.wait_limits, picker, cold_start)).collect()
+    variant
+        .pickers()
+        .flat_map(|picker| findings(&variant.facts.leader.wait_limits, picker, cold_start))
+        .collect()
 }
 
 fn findings(limits: &WaitLimits, picker: &PickerReport, cold_start: u64) -> Vec<Finding> {

@@ -240,7 +240,7 @@ fn findings(make: fn(&mut World)) -> Vec<(&'static str, Finding)> {
     let mut world = world();
     make(&mut world);
     let facts = world.facts();
-    let of_variant = check_variant(&VariantState::new(&facts, &facts.variants[0])).findings;
+    let of_variant = check_variant(&VariantState::new(&facts, &facts.objects.variants[0])).findings;
     let all = cluster_checks::check_cluster(&facts).into_iter().chain(of_variant);
     all.filter(|(_, finding)| finding.state > State::Unknown).collect()
 }

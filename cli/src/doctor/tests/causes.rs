@@ -85,12 +85,12 @@ fn the_command_for_another_instance_is_admitted() {
     world.controllers[0]["spec"]["template"]["spec"]["containers"][0]["env"] =
         json!([{"name": "CONTROLLER_INSTANCE", "value": "blue"}]);
     let facts = world.facts();
-    let result = check_variant(&VariantState::new(&facts, &facts.variants[0]));
+    let result = check_variant(&VariantState::new(&facts, &facts.objects.variants[0]));
     let remedies: Vec<&str> = result.findings.iter().filter_map(|(_, f)| f.remedy.as_deref()).collect();
     let patch =
         remedies.iter().find_map(|text| text.split('\'').nth(1)).unwrap_or_else(|| panic!("{remedies:?}"));
     let patch: Value = serde_json::from_str(&patch.replace("INSTANCE", "blue")).unwrap();
-    let stored = &facts.variants[0];
+    let stored = &facts.objects.variants[0];
     let mut changed = stored.clone();
     for map in ["labels", "annotations"] {
         changed["metadata"][map] = patch["metadata"][map].clone();

@@ -11,7 +11,7 @@ fn queue(pod: &str, labels: &[(&str, &str)]) -> Series {
 
 fn report(world: World) -> String {
     let facts = world.facts();
-    let result = check_variant(&VariantState::new(&facts, &facts.variants[0]));
+    let result = check_variant(&VariantState::new(&facts, &facts.objects.variants[0]));
     text::render(&[], &[result], text::Style { is_verbose: true, is_coloured: false })
 }
 

@@ -78,7 +78,7 @@ fn local_maps_without_variants_are_named() {
 
 #[test]
 fn maps_of_controllers_and_next_to_variants_are_judged() {
-    let controllers: Vec<Controller> = World::new().facts().controllers.unwrap();
+    let controllers: Vec<Controller> = World::new().facts().install.controllers.unwrap();
     let own = controllers[0].maps.namespace.clone();
     let map = |namespace: &str, name: &str| json!({"metadata": {"name": name, "namespace": namespace}, "binaryData": {"qwen": "/w=="}});
     let local = "wva-saturation-scaling-config";

@@ -11,7 +11,10 @@ use crate::cluster::id;
 use crate::doctor::annotation_facts::AnnotationFacts;
 use crate::doctor::config_map_facts::ConfigMapFacts;
 use crate::doctor::controllers::{Controller, is_stopped};
-use crate::doctor::facts::{ExternalMetric, Facts, PrometheusSeries, index_decisions, recompute};
+use crate::doctor::facts::{
+    Autoscaling, ExternalMetric, Facts, Install, LeaderFacts, Monitoring, Objects, PrometheusSeries,
+    index_decisions, recompute,
+};
 use crate::doctor::unreadable::UnreadableKind;
 use crate::doctor::wait_limits::WaitLimits;
 use crate::gpus::ClaimTemplates;
@@ -183,34 +186,44 @@ impl World {
         let controllers = self.controllers.iter().filter_map(|d| Controller::from_deployment(d, &map));
         Facts {
             now: NOW.parse().unwrap(),
-            variants: vec![self.variant],
-            workloads,
-            pods: self.pods,
-            services: self.services,
-            service_monitors: self.monitors,
-            pod_monitors: Vec::new(),
-            autoscalers: self.hpas,
-            scaled_objects: self.scaled_objects,
-            annotations: self.annotations,
-            namespaces: self.namespaces,
-            controllers: Some(controllers.collect()),
-            stopped_controllers: self.controllers.iter().filter(|d| is_stopped(d)).cloned().collect(),
-            config_maps: self.config_maps,
-            pickers: self.pickers,
-            wait_limits: self.wait_limits,
-            leaders,
-            claim_templates: ClaimTemplates::new(&self.claim_templates, []),
-            decisions: index_decisions(&outcomes),
-            external_metrics: BTreeMap::from([(id(&hpa()), vec![answer])]),
-            kubernetes: self.kubernetes.parse().ok(),
-            api_service: self.api_service,
-            missing_crd_fields: Ok(Vec::new()),
-            crd_update: String::new(),
-            series: self.has_prometheus.then_some(Ok(PrometheusSeries {
-                models: self.models,
-                duplicates: self.duplicates,
-                signals: self.signals,
-            })),
+            objects: Objects {
+                variants: vec![self.variant],
+                namespaces: self.namespaces,
+                workloads,
+                pods: self.pods,
+                claim_templates: ClaimTemplates::new(&self.claim_templates, []),
+            },
+            autoscaling: Autoscaling {
+                hpas: self.hpas,
+                scaled_objects: self.scaled_objects,
+                annotations: self.annotations,
+                external_metrics: BTreeMap::from([(id(&hpa()), vec![answer])]),
+                api_service: self.api_service,
+            },
+            install: Install {
+                kubernetes: self.kubernetes.parse().ok(),
+                controllers: Some(controllers.collect()),
+                stopped_controllers: self.controllers.iter().filter(|d| is_stopped(d)).cloned().collect(),
+                config_maps: self.config_maps,
+                missing_crd_fields: Ok(Vec::new()),
+                crd_update: String::new(),
+            },
+            leader: LeaderFacts {
+                leaders,
+                decisions: index_decisions(&outcomes),
+                pickers: self.pickers,
+                wait_limits: self.wait_limits,
+            },
+            monitoring: Monitoring {
+                services: self.services,
+                service_monitors: self.monitors,
+                pod_monitors: Vec::new(),
+                series: self.has_prometheus.then_some(Ok(PrometheusSeries {
+                    models: self.models,
+                    duplicates: self.duplicates,
+                    signals: self.signals,
+                })),
+            },
             unreadable: self.unreadable,
         }
     }
