@@ -8,10 +8,10 @@ use wva_certs::Certs;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
     Actuator, AnnotationSync, ConfigReloads, DeletionCosts, Engine, EngineConfig, EngineMetrics,
-    EventReporter, ModelServers, OptionalSeries, Ownership, OwnershipView, PageBudget, PickerConfig,
-    PickerPoller, Pickers, PrometheusSource, Reader, Refusals, ScaleExecutor, ServiceMonitorReporter,
-    Sources, StatusTargets, StatusWriter, Telemetry, VariantSeries, Watches, events, watch_metrics_api,
-    watch_service_monitor,
+    EventReporter, InferencePools, ModelServers, OptionalSeries, Ownership, OwnershipView, PageBudget,
+    PickerConfig, PickerPoller, Pickers, PrometheusSource, Reader, Refusals, ScaleExecutor,
+    ServiceMonitorReporter, Sources, StatusTargets, StatusWriter, Telemetry, VariantSeries, Watches, events,
+    watch_metrics_api, watch_service_monitor,
 };
 use wva_objects::signal::MetricsApi;
 
@@ -43,23 +43,25 @@ impl Process {
         let (published, reader) = watch::channel(None);
         let ownership = self.ownership(controller);
         let ownership_view = self.ownership_view(&ownership);
-        let objects = watched.facts.watches.clone();
-        self.export_series(&reader, &ownership_view, objects, controller.series);
+        let watches = watched.facts.watches.clone();
+        self.export_series(&reader, &ownership_view, watches.clone(), controller.series);
         let reloads = ConfigReloads::register(&self.metrics.registry)?;
         let (token, tls) = (controller.zero.picker_token.clone(), controller.zero.picker_tls.clone());
         let budget = PageBudget::default();
-        let (poller, pickers) = PickerPoller::new(
-            self.clients.client.clone(),
-            watched.facts.watches.clone(),
-            watched.pools,
-            reader.clone(),
-            PickerConfig { token, tls, ownership: ownership.clone(), budget: budget.clone() },
-        )?;
-        self.spawn_picker_poller(poller);
+        let picker_config = PickerConfig { token, tls, ownership: ownership.clone(), budget: budget.clone() };
+        let pickers = self.spawn_picker_poller(watches.clone(), watched.pools, &reader, picker_config)?;
         self.serve_debug(controller.debug_address, reader.clone(), pickers.clone())?;
         let (refusals, refused) = watch::channel(Arc::default());
         let metrics_api = self.spawn_metrics_api_watch();
-        let (watches, own) = (watched.facts.watches.clone(), ownership.clone());
+        let (status_targets, targets) = watch::channel(StatusTargets::new());
+        let actuation = Actuation {
+            servers: ModelServers::new(budget)?,
+            max_concurrent_steps: controller.zero.max_concurrent_steps,
+            refusals,
+            status_targets: targets,
+            watches,
+            ownership: ownership.clone(),
+        };
         let sources = Sources {
             watches: watched.facts.watches,
             maps: watched.facts.maps,
@@ -80,21 +82,8 @@ impl Process {
             progress: self.progress.clone(),
             published,
         });
-        let (status_targets, targets) = watch::channel(StatusTargets::new());
-        self.spawn_annotation_sync(controller, &reader, &watches, &own);
-        let servers = ModelServers::new(budget)?;
-        let max_concurrent_steps = controller.zero.max_concurrent_steps;
-        self.spawn_actuator(
-            Actuation {
-                servers,
-                max_concurrent_steps,
-                refusals,
-                status_targets: targets,
-                watches,
-                ownership: own,
-            },
-            &reader,
-        );
+        self.spawn_annotation_sync(controller, &reader, &actuation);
+        self.spawn_actuator(actuation, &reader);
         self.spawn_status_and_events(&reader, &ownership_view, &status_targets);
         self.report_service_monitor_deletions();
         if let Some(address) = controller.external_metrics_address {
@@ -149,12 +138,21 @@ impl Process {
         metrics_api
     }
 
-    fn spawn_picker_poller(&mut self, poller: PickerPoller) {
+    fn spawn_picker_poller(
+        &mut self,
+        watches: Watches,
+        pools: InferencePools,
+        reader: &Reader,
+        config: PickerConfig,
+    ) -> anyhow::Result<Pickers> {
+        let client = self.clients.client.clone();
+        let (poller, pickers) = PickerPoller::new(client, watches, pools, reader.clone(), config)?;
         let poller = Arc::new(poller);
         self.spawn_leading("endpoint pickers", move |ended| {
             let poller = poller.clone();
             run_to_end(async move { poller.run(ended).await })
         });
+        Ok(pickers)
     }
 
     fn spawn_actuator(&mut self, actuation: Actuation, reader: &Reader) {
@@ -181,8 +179,7 @@ impl Process {
         &mut self,
         controller: &Controller,
         reader: &Reader,
-        watches: &Watches,
-        ownership: &Ownership,
+        Actuation { watches, ownership, .. }: &Actuation,
     ) {
         if !controller.annotations {
             return;

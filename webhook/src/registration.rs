@@ -41,7 +41,8 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 const REPAIR_PAUSE: Duration = Duration::from_secs(1);
 /// A watch can stall without an error.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// Longest time between two repairs. With [`CALL_TIMEOUT`], a repair comes within 15 s after the cause is gone.
+/// Longest pause before a repair is tried again. With [`CALL_TIMEOUT`], a repair comes within 15 s after the cause is
+/// gone.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 
 /// The two webhook configurations to register.

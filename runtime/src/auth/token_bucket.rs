@@ -17,7 +17,7 @@ pub(super) struct TokenBuckets<K> {
 }
 
 impl<K: Clone + Eq + Hash> TokenBuckets<K> {
-    /// Creates buckets of `size` tokens, each of which comes back after `interval`. At most `max_keys` buckets are
+    /// Creates buckets of `size` tokens, of which one comes back in each `interval`. At most `max_keys` buckets are
     /// remembered at once.
     pub(super) fn new(size: u32, interval: Duration, max_keys: usize) -> Self {
         Self { size, interval, max_keys, full_at: Mutex::default() }
