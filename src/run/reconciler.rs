@@ -43,13 +43,13 @@ impl Process {
         let (published, reader) = watch::channel(None);
         let ownership = self.ownership(controller);
         let ownership_view = self.ownership_view(&ownership);
-        let watches = watched.facts.watches.clone();
-        self.export_series(&reader, &ownership_view, watches.clone(), controller.series);
+        let objects = watched.facts.watches.clone();
+        self.export_series(&reader, &ownership_view, objects.clone(), controller.series);
         let reloads = ConfigReloads::register(&self.metrics.registry)?;
         let (token, tls) = (controller.zero.picker_token.clone(), controller.zero.picker_tls.clone());
         let budget = PageBudget::default();
         let picker_config = PickerConfig { token, tls, ownership: ownership.clone(), budget: budget.clone() };
-        let pickers = self.spawn_picker_poller(watches.clone(), watched.pools, &reader, picker_config)?;
+        let pickers = self.spawn_picker_poller(objects.clone(), watched.pools, &reader, picker_config)?;
         self.serve_debug(controller.debug_address, reader.clone(), pickers.clone())?;
         let (refusals, refused) = watch::channel(Arc::default());
         let metrics_api = self.spawn_metrics_api_watch();
@@ -59,7 +59,7 @@ impl Process {
             max_concurrent_steps: controller.zero.max_concurrent_steps,
             refusals,
             status_targets: targets,
-            watches,
+            watches: objects,
             ownership: ownership.clone(),
         };
         let sources = Sources {

@@ -2,21 +2,21 @@
 //! simulator run this code, each with its own clock.
 //!
 //! A cycle completes the snapshot of [`Loop::begin`], calls [`decide`](crate::decide), and gives the outcome to [`Loop::end`]
-//! and to the [`VariantMemory`] of each variant. Between cycles, [`decide_early`] decides the models that cannot wait.
+//! and to the [`DecidedMemory`] of each variant. Between cycles, [`decide_early`] decides the models that cannot wait.
 
 mod attainment;
+mod decided_memory;
 mod early;
 mod idleness;
-mod variant_memory;
 
 use std::time::{Duration, Instant};
 
 use wva_crds::GoDuration;
 
 pub use attainment::{AttainmentMemory, LATENCY_WINDOW, Latency, LatencyCounts, Objectives, WindowCounts};
+pub use decided_memory::{DecidedMemory, LastTarget};
 pub use early::{Early, EarlyDecisions, EarlyTrigger, InForce, decide_early};
 pub use idleness::Idleness;
-pub use variant_memory::{LastTarget, VariantMemory};
 
 use crate::decision::NextState;
 use crate::snapshot::{ComputeBounds, Config, Snapshot, ThroughputMemory};

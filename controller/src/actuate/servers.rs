@@ -92,7 +92,10 @@ impl ModelServers {
     async fn sum_requests(&self, namespace: &str, pages: Vec<MetricsPage>) -> Option<f64> {
         let mut sum = None;
         for page in pages {
-            let InFlight { requests } = self.query_page(namespace, &page).await.ok()?;
+            let InFlight { requests, unreadable } = self.query_page(namespace, &page).await.ok()?;
+            if unreadable.is_some() {
+                return None;
+            }
             sum = Some(sum.unwrap_or(0.0) + requests?);
         }
         sum
@@ -158,9 +161,12 @@ impl ModelServers {
 impl ServerActivity {
     fn record(&mut self, server: String, answer: Result<InFlight, PageError>) {
         match answer {
-            Ok(InFlight { requests: Some(requests) }) if requests > 0.0 => self.busy = Some(server),
-            Ok(InFlight { requests: Some(_) }) => self.idle += 1,
-            Ok(InFlight { requests: None }) => {
+            Ok(InFlight { requests: Some(requests), .. }) if requests > 0.0 => self.busy = Some(server),
+            Ok(InFlight { unreadable: Some(metric), .. }) => {
+                self.unknown.push(format!("{server}: a value of {metric} is no number of requests"));
+            }
+            Ok(InFlight { requests: Some(_), .. }) => self.idle += 1,
+            Ok(InFlight { requests: None, .. }) => {
                 let signals = [ServerSignal::Running, ServerSignal::Waiting].into_iter();
                 let names = signals.flat_map(server_metrics).map(|(_, metric)| metric.name);
                 let names: BTreeSet<&str> = names.collect();
@@ -177,6 +183,8 @@ impl ServerActivity {
 #[derive(Debug, Default)]
 struct InFlight {
     requests: Option<f64>,
+    /// Metric with a value such as NaN, so that the others do not show an idle server.
+    unreadable: Option<&'static str>,
 }
 
 impl PageReader for InFlight {
@@ -195,9 +203,13 @@ impl PageReader for InFlight {
             labels.insert(label.to_owned(), value);
         })?;
         let has = |(label, value): (&str, &str)| labels.get(label).is_some_and(|own| own == value);
-        let counts = metrics.iter().any(|metric| metric.label.is_none_or(has));
-        if counts && value.is_finite() && value >= 0.0 {
-            self.requests = Some(self.requests.unwrap_or_default() + value);
+        let counted = metrics.iter().find(|metric| metric.label.is_none_or(has));
+        if let Some(metric) = counted {
+            if value.is_finite() && value >= 0.0 {
+                self.requests = Some(self.requests.unwrap_or_default() + value);
+            } else {
+                self.unreadable = Some(metric.name);
+            }
         }
         Some(())
     }
@@ -328,9 +340,28 @@ mod tests {
 
     #[track_caller]
     fn in_flight(page: &str) -> Option<f64> {
+        read(page).requests
+    }
+
+    #[track_caller]
+    fn read(page: &str) -> InFlight {
         let mut read = page::Page::new(InFlight::default());
         read.feed(page.as_bytes()).unwrap();
-        read.finish().unwrap().requests
+        read.finish().unwrap()
+    }
+
+    #[test]
+    fn a_count_that_is_no_number_leaves_the_server_unknown() {
+        for value in ["NaN", "-1", "+Inf"] {
+            let page = format!(
+                "vllm:num_requests_running{{engine=\"0\"}} {value}\nvllm:num_requests_waiting{{engine=\"0\"}} 0\n"
+            );
+            let mut activity = ServerActivity::default();
+            activity.record("p:8000".to_owned(), Ok(read(&page)));
+            let unknown = ["p:8000: a value of vllm:num_requests_running is no number of requests"];
+            assert_eq!((activity.idle, activity.busy), (0, None), "{value}");
+            assert_eq!(activity.unknown, unknown);
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use wva_runtime::age;
 use wva_scaling::VariantKey;
-use wva_scaling::control_loop::VariantMemory as DecidedMemory;
+use wva_scaling::control_loop::DecidedMemory;
 use wva_scaling::snapshot::{Mode, Pending, PendingState};
 
 pub(crate) use self::cold_start::ColdStart;

@@ -31,7 +31,7 @@ fn by_status(variant: &VariantState<'_>) -> Finding {
         return Finding::fine(format!("{target}published, according to the status"));
     }
     Finding::warning(
-        "the target is not published: status.actuation.applied is not true (a new leader waits for WVA_TAKEOVER_DELAY)",
+        "the target is not published: status.actuation.applied is not true",
         format!("kubectl describe va {}", variant.argument()),
     )
 }

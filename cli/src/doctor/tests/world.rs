@@ -171,15 +171,6 @@ impl World {
     pub(super) fn facts(self) -> Facts {
         let mut workloads = Workloads::default();
         workloads.add(self.deployment);
-        let parse = |text: String| LeaderSnapshot {
-            controller: "pod wva/wva-0".into(),
-            answer: Snapshot::parse(&text).unwrap(),
-        };
-        let leaders = Leaders {
-            received: self.snapshot.map(parse).into_iter().collect(),
-            failures: vec!["pod wva/wva-1: not the leader".to_owned()],
-        };
-        let outcomes = recompute(&leaders);
         let map = MapText::from_data(self.map.as_object().unwrap());
         let answer =
             ExternalMetric { metric: "wva_desired_replicas".to_owned(), values: self.external_values };
@@ -208,12 +199,7 @@ impl World {
                 missing_crd_fields: Ok(Vec::new()),
                 crd_update: String::new(),
             },
-            leader: LeaderFacts {
-                leaders,
-                decisions: index_decisions(&outcomes),
-                pickers: self.pickers,
-                wait_limits: self.wait_limits,
-            },
+            leader: leader_facts(self.snapshot, self.pickers, self.wait_limits),
             monitoring: Monitoring {
                 services: self.services,
                 service_monitors: self.monitors,
@@ -227,4 +213,21 @@ impl World {
             unreadable: self.unreadable,
         }
     }
+}
+
+fn leader_facts(
+    snapshot: Option<String>,
+    pickers: Vec<PickerReport>,
+    wait_limits: WaitLimits,
+) -> LeaderFacts {
+    let parse = |text: String| LeaderSnapshot {
+        controller: "pod wva/wva-0".into(),
+        answer: Snapshot::parse(&text).unwrap(),
+    };
+    let leaders = Leaders {
+        received: snapshot.map(parse).into_iter().collect(),
+        failures: vec!["pod wva/wva-1: not the leader".to_owned()],
+    };
+    let decisions = index_decisions(&recompute(&leaders));
+    LeaderFacts { leaders, decisions, pickers, wait_limits }
 }

@@ -50,7 +50,7 @@ fn decision_in(mode: Mode, current: u32, target: u32, reporting: u32) -> Decisio
     decision
 }
 
-fn completed(memory: &VariantMemory<At>, current: u32, now: At) -> Variant {
+fn completed(memory: &DecidedMemory<At>, current: u32, now: At) -> Variant {
     let mut variant = Variant { current, ..Variant::default() };
     memory.complete(&mut variant, now);
     variant
@@ -58,7 +58,7 @@ fn completed(memory: &VariantMemory<At>, current: u32, now: At) -> Variant {
 
 #[test]
 fn a_target_ages_until_the_workload_comes_nearer() {
-    let mut memory = VariantMemory::default();
+    let mut memory = DecidedMemory::default();
     memory.record(&decision(2, 4, 2), state(4, 2), HOLD, At(0));
     let last = |current, age| {
         assert_eq!(
@@ -75,8 +75,8 @@ fn an_echo_of_the_replicas_is_not_kept() {
     let modes =
         [(Mode::Auto, None), (Mode::Recommend, None), (Mode::Paused, Some(2)), (Mode::Fixed(2), Some(2))];
     for (mode, kept) in modes {
-        let mut memory = VariantMemory::default();
-        let target = |memory: &VariantMemory<At>| memory.last_target(2, At(0)).map(|last| last.target);
+        let mut memory = DecidedMemory::default();
+        let target = |memory: &DecidedMemory<At>| memory.last_target(2, At(0)).map(|last| last.target);
         let decided = decision_in(mode, 2, 2, 2);
         let echo = unmeasured(2, 2, mode);
         assert_eq!(echo.safety_net(), Some(FallbackSource::CurrentReplicas));
@@ -92,7 +92,7 @@ fn an_echo_of_the_replicas_is_not_kept() {
 fn only_auto_targets_age() {
     let aged = VariantState { desired_age: GoDuration::from_secs(3600), ..state(4, 2) };
     for (mode, age) in [(Mode::Auto, 3600), (Mode::Recommend, 0), (Mode::Paused, 0), (Mode::Fixed(4), 0)] {
-        let mut memory = VariantMemory::default();
+        let mut memory = DecidedMemory::default();
         memory.record(&decision_in(mode, 2, 4, 2), aged, HOLD, At(0));
         let age = GoDuration::from_secs(age);
         assert_eq!(memory.last_target(2, At(0)), Some(LastTarget { target: 4, before: None, age }), "{mode}");
@@ -101,7 +101,7 @@ fn only_auto_targets_age() {
 
 #[test]
 fn unchanged_replicas_count_from_a_change_that_was_seen() {
-    let mut memory = VariantMemory::default();
+    let mut memory = DecidedMemory::default();
     memory.observe(2, At(0));
     memory.observe(2, At(30));
     assert_eq!(completed(&memory, 2, At(30)).current_for, None, "no change was seen");
@@ -125,7 +125,7 @@ fn a_replica_given_back_is_remembered_for_two_minutes() {
         assert_eq!(decision.reason().code(), "YieldsTo");
         decision
     };
-    let mut memory = VariantMemory::default();
+    let mut memory = DecidedMemory::default();
     let refused = decided(1, [model("a", 1, 0.79, 2), model("b", 1, 0.79, 1)]);
     memory.record(&refused, state(1, 1), HOLD, At(0));
     assert_eq!(completed(&memory, 1, At(0)).returned, None, "it only cannot grow");
@@ -140,11 +140,11 @@ fn a_replica_given_back_is_remembered_for_two_minutes() {
 
 #[test]
 fn a_wake_is_remembered_until_a_replica_reports() {
-    let mut memory = VariantMemory::default();
-    let record = |memory: &mut VariantMemory<At>, decision: Decision, now: u64| {
+    let mut memory = DecidedMemory::default();
+    let record = |memory: &mut DecidedMemory<At>, decision: Decision, now: u64| {
         memory.record(&decision, state(decision.target(), decision.current), HOLD, At(now));
     };
-    let ago = |memory: &VariantMemory<At>, now: u64| completed(memory, 1, At(now)).woken_ago;
+    let ago = |memory: &DecidedMemory<At>, now: u64| completed(memory, 1, At(now)).woken_ago;
     record(&mut memory, decision(0, 0, 0), 0);
     assert_eq!(ago(&memory, 0), None);
     record(&mut memory, decision(0, 1, 0), 0);

@@ -270,7 +270,7 @@ fn hour(history: &History, simulated: &[Simulated], objectives: Objectives, inde
     };
     let (missing, held) = (sum(|c| c.missing), sum(|c| c.replicas + c.missing));
     if held > 0.0 && missing / held > MAX_MISSING {
-        hour.refusal = Some(Refusal::Gap { missing: missing / held });
+        hour.refusal = Some(Refusal::MissingScrapes { missing: missing / held });
     } else if hour.is_busy() {
         let gaps = history.windows.mean_gap(&windows).zip(simulated[best].sum.mean_gap(&windows));
         let gaps = gaps.map(|(measured, simulated)| gap_error(measured, simulated));
@@ -298,7 +298,7 @@ fn refusal(hour: &Hour, first_tokens: f64, gaps: Option<Error>) -> Option<Refusa
     }
     match (hour.itl, gaps) {
         (Some(itl), _) if itl.error > itl.tolerance(hour.requests) => Some(Refusal::Itl(itl)),
-        (None, Some(gaps)) => (gaps.error > MAX_GAP_ERROR).then_some(Refusal::Gaps(gaps)),
+        (None, Some(gaps)) => (gaps.error > MAX_GAP_ERROR).then_some(Refusal::TokenTimes(gaps)),
         (None, None) => Some(Refusal::NoLatencies),
         _ => None,
     }

@@ -1,4 +1,6 @@
-//! Why an hour is not judged, and how far a simulated share may be off.
+//! Why an hour is not judged, and how far a simulated share may be off. Hours are refused in this order: those of servers
+//! without latencies by the command (`cli/src/backtest/judge.rs`), the others while they are calibrated (`calibrate.rs`),
+//! and at last those in which bursts decide, when the policies are compared (`compare.rs`).
 
 /// Greatest error of a share with which an hour is judged, and that of all judged hours together: 2 points, or chance
 /// ([`Error::tolerance`]).
@@ -8,7 +10,7 @@ pub const MAX_ERROR: f64 = 0.02;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Refusal {
     /// Scrapes are missing.
-    Gap {
+    MissingScrapes {
         /// Share of the replicas' time, 0 to 1.
         missing: f64,
     },
@@ -26,7 +28,7 @@ pub enum Refusal {
     /// The simulation does not show the measured share within the objective between tokens.
     Itl(Error),
     /// The simulation does not show the measured mean time between tokens, seconds.
-    Gaps(Error),
+    TokenTimes(Error),
     /// Every arrangement makes fewer first tokens late than were measured, or every one makes more.
     OneSided(Error),
     /// Arrangements that the measured latencies do not tell apart lead to different results.
@@ -42,7 +44,9 @@ impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let percent = |share: f64| 100.0 * share;
         match self {
-            Self::Gap { missing } => write!(f, "{:.0} % of the scrapes are missing", percent(*missing)),
+            Self::MissingScrapes { missing } => {
+                write!(f, "{:.0} % of the scrapes are missing", percent(*missing))
+            }
             Self::NoLatencies => f.write_str("the servers counted no times to the first token"),
             Self::Counters { arrived, first_tokens } => write!(
                 f,
@@ -61,7 +65,7 @@ impl std::fmt::Display for Refusal {
                 percent(e.measured),
                 percent(e.simulated)
             ),
-            Self::Gaps(e) => write!(
+            Self::TokenTimes(e) => write!(
                 f,
                 "the mean time between tokens was {:.1} ms, and is {:.1} ms in the simulation",
                 1000.0 * e.measured,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use wva_crds::GoDuration;
-use wva_scaling::control_loop::VariantMemory;
+use wva_scaling::control_loop::DecidedMemory;
 use wva_scaling::snapshot::{
     Attainment, GpuCount, HpaTolerance, Lateness, Model, ModelSettings, Pending, PendingState, QueueFigures,
     Replica, SchedulerQueue, Variant, WorkSample,
@@ -25,7 +25,7 @@ pub(super) const NAMESPACE: &str = "simulated";
 pub(super) fn model<'m>(
     view: &FleetView<'_>,
     settings: &ModelSettings,
-    memory: impl Iterator<Item = &'m VariantMemory<Seconds>>,
+    memory: impl Iterator<Item = &'m DecidedMemory<Seconds>>,
     behavior: &Behavior,
     activity: &Activity,
     lateness: [Option<Lateness>; 2],
@@ -53,7 +53,7 @@ pub(super) fn model<'m>(
     }
 }
 
-fn variant(view: &FleetView<'_>, v: usize, memory: &VariantMemory<Seconds>, behavior: &Behavior) -> Variant {
+fn variant(view: &FleetView<'_>, v: usize, memory: &DecidedMemory<Seconds>, behavior: &Behavior) -> Variant {
     let fleet_variant = &view.variants()[v];
     let tolerance = HpaTolerance { up: behavior.scale_up.tolerance, down: behavior.scale_down.tolerance };
     let running: usize = view.pods(v).map(|p| p.newest().running).sum();

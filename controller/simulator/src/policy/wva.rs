@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
 use wva_crds::entries::DEFAULT_ENTRY;
-use wva_scaling::control_loop::{Early, EarlyTrigger, InForce, Loop, VariantMemory, decide_early};
+use wva_scaling::control_loop::{DecidedMemory, Early, EarlyTrigger, InForce, Loop, decide_early};
 use wva_scaling::snapshot::{Config, Inventory, Lateness, ModelSettings, SaturationEntry, ScaleToZeroEntry};
 use wva_scaling::{Decision, ModelKey, Outcome, Snapshot, VariantKey, decide};
 
@@ -82,7 +82,7 @@ pub struct Wva {
 struct ManagedVariant {
     key: VariantKey,
     accelerator: String,
-    memory: VariantMemory<Seconds>,
+    memory: DecidedMemory<Seconds>,
     hpa: Hpa,
 }
 
@@ -91,7 +91,7 @@ impl ManagedVariant {
         Self {
             key: VariantKey { namespace: NAMESPACE.to_owned(), name: variant.name.clone() },
             accelerator: variant.accelerator.clone(),
-            memory: VariantMemory::default(),
+            memory: DecidedMemory::default(),
             hpa: Hpa::new(behavior.clone(), variant.min, variant.max),
         }
     }

@@ -11,7 +11,7 @@ use super::*;
 use crate::collect::signals::tests::rows;
 
 const EXPIRY: SampleExpiry =
-    SampleExpiry { deleted: Duration::from_secs(60), existing: Duration::from_secs(300) };
+    SampleExpiry { deleted: Duration::from_mins(1), existing: Duration::from_mins(5) };
 
 /// All namespaces of these tests.
 pub(crate) fn everywhere() -> Scope {

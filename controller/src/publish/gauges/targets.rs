@@ -18,12 +18,12 @@ impl VariantSeries {
         exported: &ExportedVariants<'_>,
         to: &mut Exposition<'_>,
     ) -> io::Result<()> {
-        for prefix in if self.optional.legacy { &["wva", "inferno"][..] } else { &["wva"][..] } {
-            for (name, help, value) in GAUGES {
+        for Gauge { name, legacy_name, help, value } in GAUGES {
+            for name in std::iter::once(name).chain(self.optional.legacy.then_some(legacy_name)) {
                 let series = exported
                     .values()
                     .filter_map(|e| Some(of_variant(e, value(e.variant.current?, e.variant.signal()?))));
-                to.gauge(&format!("{prefix}_{name}"), help, series)?;
+                to.gauge(name, help, series)?;
             }
         }
         write_flows(exported, to)?;
@@ -121,17 +121,35 @@ fn usual_changes(decision: &Decision) -> impl Iterator<Item = (&'static str, &'s
     of_analyzer.iter().chain(of_zero).copied()
 }
 
-type Figure = fn(u32, u32) -> f64;
+/// Gauge that autoscalers may read.
+struct Gauge {
+    name: &'static str,
+    /// Its name in the first releases of llm-d WVA.
+    legacy_name: &'static str,
+    help: &'static str,
+    /// Value by current replicas and target.
+    value: fn(u32, u32) -> f64,
+}
 
-/// Name, help, and value from current replicas and target.
-const GAUGES: [(&str, &str, Figure); 3] = [
-    ("desired_replicas", "Desired replicas of the variant.", |_, target| f64::from(target)),
-    ("current_replicas", "Current replicas of the variant's workload.", |now, _| f64::from(now)),
-    (
-        "desired_ratio",
-        "Desired divided by current replicas; desired replicas if current is 0.",
-        |now, target| f64::from(target) / f64::from(now.max(1)),
-    ),
+const GAUGES: [Gauge; 3] = [
+    Gauge {
+        name: "wva_desired_replicas",
+        legacy_name: "inferno_desired_replicas",
+        help: "Desired replicas of the variant.",
+        value: |_, target| f64::from(target),
+    },
+    Gauge {
+        name: "wva_current_replicas",
+        legacy_name: "inferno_current_replicas",
+        help: "Current replicas of the variant's workload.",
+        value: |current, _| f64::from(current),
+    },
+    Gauge {
+        name: "wva_desired_ratio",
+        legacy_name: "inferno_desired_ratio",
+        help: "Desired divided by current replicas; desired replicas if current is 0.",
+        value: |current, target| f64::from(target) / f64::from(current.max(1)),
+    },
 ];
 
 type FlowFigure = fn(&Flow) -> f64;

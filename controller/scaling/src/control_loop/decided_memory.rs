@@ -12,7 +12,7 @@ use crate::units::Amount;
 
 /// Memory of one variant between decisions.
 #[derive(Clone, Debug)]
-pub struct VariantMemory<T> {
+pub struct DecidedMemory<T> {
     desired: Option<(VariantState, T)>,
     current: Option<LastReplicas<T>>,
     woken: Option<T>,
@@ -38,13 +38,13 @@ struct LastReplicas<T> {
     since: Option<T>,
 }
 
-impl<T> Default for VariantMemory<T> {
+impl<T> Default for DecidedMemory<T> {
     fn default() -> Self {
         Self { desired: None, current: None, woken: None, returned: None }
     }
 }
 
-impl<T: Time> VariantMemory<T> {
+impl<T: Time> DecidedMemory<T> {
     /// Memory of a target that another process decided, and of its scale-up from 0 at the time `woken`.
     #[must_use]
     pub fn inherited(target: Option<u32>, woken: Option<T>, now: T) -> Self {
