@@ -337,8 +337,7 @@ fn tuple_parameters(text: &str) -> Vec<String> {
             continue;
         }
         for parameter in split_outside_brackets(&rest[1..closing_bracket(rest)], ',') {
-            let Some((_, kind)) = split_outside_brackets(parameter, ':').split_first() else { continue };
-            let mut kind = kind.first().copied().unwrap_or_default().trim_start();
+            let mut kind = split_outside_brackets(parameter, ':').get(1).copied().unwrap_or_default().trim();
             kind = kind.strip_prefix("Option<").and_then(|kind| kind.strip_suffix('>')).unwrap_or(kind);
             while let Some(inner) = kind.strip_prefix('&') {
                 let lifetime = inner.strip_prefix('\'').and_then(|inner| inner.split_once(' '));
