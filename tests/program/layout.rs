@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 /// Folders of the controller. Each uses only itself and those before it.
 const FOLDERS: [&str; 7] = ["model", "observe", "collect", "config", "cycle", "publish", "actuate"];
-const CRATES: [&str; 14] = [
+const CRATES: [&str; 13] = [
     "src", "cli/src", "controller/src", "controller/scaling/src", "controller/simulator/src", "webhook/src",
     "webhook/rules/src", "runtime/src", "certs/src", "crds/src", "objects/src", "tests/testbed/src",
-    "tests/experiments/src", "xtask/src",
+    "tests/experiments/src",
 ];
 /// Maximum number of files in an import cycle.
 const MAX_CYCLE: usize = 3;
@@ -337,8 +337,7 @@ fn tuple_parameters(text: &str) -> Vec<String> {
             continue;
         }
         for parameter in split_outside_brackets(&rest[1..closing_bracket(rest)], ',') {
-            let parts = split_outside_brackets(parameter, ':');
-            let mut kind = parts.get(1).copied().unwrap_or_default().trim_start();
+            let mut kind = split_outside_brackets(parameter, ':').get(1).copied().unwrap_or_default().trim();
             kind = kind.strip_prefix("Option<").and_then(|kind| kind.strip_suffix('>')).unwrap_or(kind);
             while let Some(inner) = kind.strip_prefix('&') {
                 let lifetime = inner.strip_prefix('\'').and_then(|inner| inner.split_once(' '));
