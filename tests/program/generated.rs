@@ -9,16 +9,14 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use wva_crds::entries::{Kind, schema_text};
 use wva_crds::names;
-use wva_rules::{InstancePolicy, PolicyInstance};
+use wva_rules::InstancePolicy;
 use wva_simulator::report::hour;
 use wva_simulator::scenario::{self, Spec};
-use wva_webhook::registration::{
-    ConfigurationOptions, FailurePolicy, main_map_policy_spec, render_configurations, render_policies,
-    variant_policy_spec,
-};
+use wva_webhook::registration::{ConfigurationOptions, FailurePolicy, render_configurations};
 
 use crate::{
-    cli_page, configuration_page, dashboards, invalid_settings, model_servers_page, rule_pages, schema_pages,
+    admission_policies, admission_policy, cli_page, configuration_page, dashboards, invalid_settings,
+    model_servers_page, rule_pages, schema_pages,
 };
 
 #[track_caller]
@@ -178,29 +176,15 @@ fn webhook_configurations() {
         &render_configurations(&options),
     );
     check("config/base/webhook.yaml", &webhooks);
-    let policies = documents(
-        "# What the API server refuses by itself while no webhook answers: the rules of webhook/rules that need no context.\n# Written by `make generate`.\n",
-        &render_policies(&options),
-    );
-    check("config/base/admission-policy.yaml", &policies);
+    let policies = admission_policies::documents(&admission_policy::with_settings(), &options).unwrap();
+    let head = "# What the API server refuses by itself while no webhook answers, as in the chart. Written by `make generate`.\n";
+    check("config/base/admission-policy.yaml", &format!("{head}---\n{}", policies.join("---\n")));
 }
 
-/// The same policies for the chart, which fills in the placeholders.
+/// The rows of settings in the policies of the chart.
 #[test]
 fn admission_policies_of_the_chart() {
-    let of = PolicyInstance {
-        instance: "$(instance)",
-        instance_policy: "$(instancePolicy)",
-        namespaces: "$(namespaces)",
-    };
-    let specs = serde_json::json!({
-        "variants": variant_policy_spec(of), "mainMap": main_map_policy_spec("$(mainMap)"),
-    });
-    let yaml = serde_saphyr::to_string(&specs).unwrap();
-    let head =
-        "# What templates/admission-policy.yaml fills in. Written by `make generate` from webhook/rules.\n";
-    let path = "charts/workload-variant-autoscaler/files/admission-policy.yaml";
-    check(path, &format!("{head}{}\n", yaml.trim_end()));
+    check(admission_policies::PATH, &admission_policy::with_settings());
 }
 
 /// A list as YAML documents below a comment.

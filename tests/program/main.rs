@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test itself does")]
 
+#[path = "../fixtures/admission_policies.rs"]
+mod admission_policies;
+mod admission_policy;
 mod alert_reasons;
 mod backtest;
 mod certs;
