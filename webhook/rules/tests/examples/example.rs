@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use wva_crds::names::{CONFIG_ENABLED_LABEL, EXCLUDE_ANNOTATION, INSTANCE_LABEL, KIND};
 use wva_crds::settings::Setting;
-use wva_objects::{MetricReader, Target};
 use wva_objects::autoscaler::AutoscalerKind;
+use wva_objects::{MetricReader, Target};
 use wva_rules::{
     AutoscalerFacts, Facts, InstancePolicy, MapFacts, MapNames, MapRole, MapScope, NamespaceState, Operation,
     OtherVariant, Running, RunningSource, RunningValue, Verdict, apply_defaults, model_with_own_cost, mutate,
