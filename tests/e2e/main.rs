@@ -2,6 +2,8 @@
 //! runs each group as a process.
 
 mod admission;
+#[path = "../fixtures/admission_policies.rs"]
+mod admission_policies;
 mod annotations;
 mod chart;
 mod config_maps;

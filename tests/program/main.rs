@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test itself does")]
 
+mod admission_policy;
 mod alert_reasons;
 mod backtest;
 mod certs;

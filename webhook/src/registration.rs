@@ -2,7 +2,6 @@
 //! calls no webhook. The leader adds both once the server answers reviews, and repairs any drift.
 
 mod entries;
-mod policies;
 mod probe;
 mod render;
 mod service;
@@ -28,7 +27,6 @@ use tokio_util::sync::CancellationToken;
 use wva_certs::TrustReporter;
 
 pub use entries::{ENTRIES, Entry, Phase, Subject};
-pub use policies::{main_map_policy_spec, render_policies, variant_policy_spec};
 pub use probe::{Probe, ProbeError};
 pub use render::{ConfigurationOptions, FailurePolicy, render_configurations, render_registered};
 pub use service::ServiceRef;

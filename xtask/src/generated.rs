@@ -4,18 +4,15 @@ use std::path::Path;
 
 use wva_crds::entries::{Kind, schema_text};
 use wva_crds::names;
-use wva_rules::{InstancePolicy, PolicyInstance};
+use wva_rules::InstancePolicy;
 use wva_simulator::report::hour;
 use wva_simulator::scenario::{self, Spec};
-use wva_webhook::registration::{
-    ConfigurationOptions, FailurePolicy, main_map_policy_spec, render_configurations, render_policies,
-    variant_policy_spec,
-};
+use wva_webhook::registration::{ConfigurationOptions, FailurePolicy, render_configurations};
 
 use crate::files::Files;
 use crate::{
-    ROOT, cli_page, configuration_page, dashboards, invalid_settings, model_servers_page, recordings,
-    rule_pages, schema_pages,
+    ROOT, admission_policies, admission_policy, cli_page, configuration_page, dashboards, invalid_settings,
+    model_servers_page, recordings, rule_pages, schema_pages,
 };
 
 /// All of them.
@@ -158,28 +155,14 @@ fn webhook_configurations(files: &mut Files) {
         &render_configurations(&options),
     );
     files.add("config/base/webhook.yaml", &webhooks);
-    let policies = documents(
-        "# What the API server refuses by itself while no webhook answers: the rules of webhook/rules that need no context.\n# Written by `make generate`.\n",
-        &render_policies(&options),
-    );
-    files.add("config/base/admission-policy.yaml", &policies);
+    let policies = admission_policies::documents(&admission_policy::with_settings(), &options).unwrap();
+    let head = "# What the API server refuses by itself while no webhook answers, as in the chart. Written by `make generate`.\n";
+    files.add("config/base/admission-policy.yaml", &format!("{head}---\n{}", policies.join("---\n")));
 }
 
-/// The same policies for the chart, which fills in the placeholders.
+/// Rows of settings in the policies of the chart.
 fn admission_policies_of_the_chart(files: &mut Files) {
-    let of = PolicyInstance {
-        instance: "$(instance)",
-        instance_policy: "$(instancePolicy)",
-        namespaces: "$(namespaces)",
-    };
-    let specs = serde_json::json!({
-        "variants": variant_policy_spec(of), "mainMap": main_map_policy_spec("$(mainMap)"),
-    });
-    let yaml = serde_saphyr::to_string(&specs).unwrap();
-    let head =
-        "# What templates/admission-policy.yaml fills in. Written by `make generate` from webhook/rules.\n";
-    let path = "charts/workload-variant-autoscaler/files/admission-policy.yaml";
-    files.add(path, &format!("{head}{}\n", yaml.trim_end()));
+    files.add(admission_policies::PATH, &admission_policy::with_settings());
 }
 
 /// A list as YAML documents below a comment.

@@ -5,6 +5,9 @@
     reason = "a generator ends if a source in the repository is not as it expects"
 )]
 
+#[path = "../../tests/fixtures/admission_policies.rs"]
+mod admission_policies;
+mod admission_policy;
 mod cli_page;
 mod configuration_page;
 mod dashboards;

@@ -3,18 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use kube::api::PostParams;
 use kube::core::Request;
 use serde_json::{Value, json};
 use wva_crds::settings::Setting;
 use wva_crds::settings::map::NESTED_ENTRY;
 use wva_rules::{
-    Facts, IMMUTABLE, InstancePolicy, InstanceScope, Operation, VARIANT_POLICY_CODES, apply_defaults,
-    validate,
+    Facts, IMMUTABLE, InstancePolicy, InstanceScope, Operation, Verdict, apply_defaults, validate,
 };
 use wva_testbed::{Testbed, eventually};
-use wva_webhook::registration::{ConfigurationOptions, FailurePolicy, render_policies};
+use wva_webhook::registration::{ConfigurationOptions, FailurePolicy};
 
 use super::callers::{Violations, describe_answer, describe_disagreement, violations_of_verdict};
 use super::differential::{is_cel_on_floats, judge_all, update};
@@ -23,6 +22,7 @@ use super::main_objects::main_updates;
 use super::map_objects::{MAIN, MapCase};
 use super::objects::cases;
 use super::{SOON, shared};
+use crate::admission_policies;
 use crate::support::{
     ApiAnswer, await_answer, dry_run_create, repository_path, valid_spec, variant, variants_request,
 };
@@ -32,6 +32,11 @@ const UNSEEN: &str = "kube-system";
 const INSTANCE: &str = "wva.llmd.ai/controller-instance";
 const ACCELERATOR: &str = "inference.optimization/acceleratorName";
 const MODE: &str = "wva.llmd.ai/mode";
+
+/// Whether the policy for variants claims the rule.
+fn is_claimed(code: &str) -> bool {
+    ["WVA-VA-012", "WVA-VA-013", "WVA-VA-014", "WVA-VA-016", "WVA-VA-017"].contains(&code)
+}
 
 /// Reads the policies of the repository.
 pub(crate) fn manifests() -> anyhow::Result<String> {
@@ -59,7 +64,10 @@ async fn bind(
     options: &ConfigurationOptions<'_>,
     part: &str,
 ) -> anyhow::Result<Vec<Value>> {
-    let mut copies = render_policies(options)["items"].as_array().cloned().context("no policies")?;
+    let file = std::fs::read_to_string(repository_path(admission_policies::PATH))?;
+    let documents = admission_policies::documents(&file, options)?;
+    let mut copies: Vec<Value> =
+        documents.iter().map(|document| serde_saphyr::from_str(document)).collect::<Result<_, _>>()?;
     // The other test binds the other part to the same namespace.
     copies.retain(|object| object["metadata"]["name"].as_str().is_some_and(|name| name.contains(part)));
     for object in &mut copies {
@@ -92,36 +100,33 @@ async fn until_judged(client: &kube::Client, probe: &Value, judged: bool) -> any
 }
 
 /// Disagreement of an answer with the verdict of the webhook.
-fn compare(object: &Value, wanted: &Violations, found: &ApiAnswer) -> Vec<String> {
+fn compare(object: &Value, verdict: &Verdict, found: &ApiAnswer) -> Vec<String> {
     let refused = found.as_ref().err().filter(|s| s.message.contains("ValidatingAdmissionPolicy"));
     let known = found.as_ref().err().is_some_and(|status| is_cel_on_floats(object, status));
     let agrees = match refused {
-        // A policy stops at the first violation.
-        Some(status) => {
-            wanted.iter().any(|(code, field)| status.message.contains(&format!("{field}: [{code}]")))
-        }
+        // A policy stops at the first violation. It has the text of the rule.
+        Some(status) => verdict
+            .denials()
+            .any(|v| status.message.contains(&format!("{}: [{}] {}", v.field, v.code, v.message))),
         // Objects that the CRD denies reach no policy.
-        None => {
-            known
-                || wanted.is_empty()
-                || wanted.iter().any(|(code, _)| !VARIANT_POLICY_CODES.contains(&code.as_str()))
-        }
+        None => known || !verdict.is_denied() || verdict.denials().any(|v| !is_claimed(v.code)),
     };
     if agrees {
         Vec::new()
     } else {
-        vec![describe_disagreement(object, wanted, "policy", &describe_answer(found))]
+        let wanted = violations_of_verdict(verdict);
+        vec![describe_disagreement(object, &wanted, "policy", &describe_answer(found))]
     }
 }
 
-/// Violations that the webhook of an instance, or of none, reports in its own namespace.
-fn webhook_violations(instance: Option<&str>, stored: Option<&Value>, new: &Value) -> Violations {
+/// Verdict of the webhook of an instance, or of none, in its own namespace.
+fn webhook_verdict(instance: Option<&str>, stored: Option<&Value>, new: &Value) -> Verdict {
     let label = |object: &Value| object["metadata"]["labels"][INSTANCE].as_str().map(str::to_owned);
     let sides: Vec<_> = stored.into_iter().chain([new]).map(label).collect();
     let selected =
         |label: &Option<String>| label.is_none() || (instance.is_some() && label.as_deref() == instance);
     if !sides.iter().any(selected) {
-        return Violations::new();
+        return Verdict::default();
     }
     let mut object = new.clone();
     apply_defaults(&mut object);
@@ -134,7 +139,7 @@ fn webhook_violations(instance: Option<&str>, stored: Option<&Value>, new: &Valu
         is_namespace_owned: instance.is_some(),
         ..Facts::new(&object)
     };
-    violations_of_verdict(&validate(&facts))
+    validate(&facts)
 }
 
 /// Labels and annotations of new objects and of updates, with every kind of change of the instance label.
@@ -183,23 +188,21 @@ async fn judge_variants(
         judged.extend(stored.map(|s| (Some(s.clone()), object.clone())));
         judged.push((None, object));
     }
-    let verdicts: Vec<Violations> =
-        judged.iter().map(|(stored, new)| webhook_violations(instance, stored.as_ref(), new)).collect();
+    let verdicts: Vec<Verdict> =
+        judged.iter().map(|(stored, new)| webhook_verdict(instance, stored.as_ref(), new)).collect();
     let count = judged.len();
-    let own = |faults: &&Violations| {
-        !faults.is_empty() && faults.iter().all(|(c, _)| VARIANT_POLICY_CODES.contains(&c.as_str()))
-    };
+    let own = |verdict: &&Verdict| verdict.is_denied() && verdict.denials().all(|v| is_claimed(v.code));
     let (refused, claimed) =
-        (verdicts.iter().filter(|v| !v.is_empty()).count(), verdicts.iter().filter(own).count());
+        (verdicts.iter().filter(|v| v.is_denied()).count(), verdicts.iter().filter(own).count());
     ensure!(claimed > 100 && refused < count, "{claimed} of {count} are left to the policies");
-    let answers = judged.into_iter().zip(verdicts).map(|((stored, new), wanted)| {
+    let answers = judged.into_iter().zip(verdicts).map(|((stored, new), verdict)| {
         let client = client.clone();
         async move {
             let found = match &stored {
                 Some(stored) => update(&client, UNSEEN, stored, &new).await?,
                 None => dry_run_create(&client, UNSEEN, &new).await?,
             };
-            Ok(compare(&new, &wanted, &found))
+            Ok(compare(&new, &verdict, &found))
         }
     });
     let wrong = judge_all(answers).await?;

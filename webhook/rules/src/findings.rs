@@ -161,24 +161,14 @@ impl Finding {
     }
 }
 
+/// Replaces the placeholders, but not inside user values.
 fn fill(template: &str, found: &str, other: &str) -> String {
-    template_parts(template, str::to_owned, found, other).concat()
-}
-
-/// `text` converts the fixed parts, `found` and `other` replace the placeholders, but not inside user values.
-pub(crate) fn template_parts(
-    template: &str,
-    text: impl Fn(&str) -> String,
-    found: &str,
-    other: &str,
-) -> Vec<String> {
-    let (mut parts, mut rest) = (Vec::new(), template);
+    let (mut text, mut rest) = (String::new(), template);
     let next = |rest: &str| ["{found}", "{other}"].into_iter().filter_map(|p| Some((rest.find(p)?, p))).min();
     while let Some((at, placeholder)) = next(rest) {
-        parts.push(text(&rest[..at]));
-        parts.push(if placeholder == "{found}" { found } else { other }.to_owned());
+        text.push_str(&rest[..at]);
+        text.push_str(if placeholder == "{found}" { found } else { other });
         rest = &rest[at + placeholder.len()..];
     }
-    parts.push(text(rest));
-    parts
+    text + rest
 }

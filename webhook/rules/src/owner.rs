@@ -18,8 +18,6 @@ pub enum Owner {
     Flux(&'static str, Option<(String, String)>),
     /// An application of Argo CD.
     ArgoCd(Option<String>),
-    /// One of the tools that apply a Git repository: [`Owner::of`] names it.
-    Git,
 }
 
 const RELEASE_NAME: &str = "meta.helm.sh/release-name";
@@ -27,20 +25,6 @@ const TRACKING_ID: &str = "argocd.argoproj.io/tracking-id";
 const ARGO_INSTANCE: &str = "argocd.argoproj.io/instance";
 /// Prefix of labels for each kind of Flux.
 const FLUX: [(&str, &str); 2] = [("HelmRelease", "helm"), ("Kustomization", "kustomize")];
-
-/// CEL: whether a tool for Git owns the object, and whether Helm does. As [`Owner::of`], by labels and annotations only.
-pub(crate) fn owned_in_cel(object: &str) -> [String; 2] {
-    let has = |map: &str, key: &str| {
-        format!("(has({object}.metadata.{map}) && '{key}' in {object}.metadata.{map})")
-    };
-    let flux = FLUX.map(|(_, prefix)| has("labels", &flux_key(prefix, "name")));
-    let git = [&flux[..], &[has("annotations", TRACKING_ID), has("labels", ARGO_INSTANCE)]].concat();
-    let by_label = format!(
-        "{} && {object}.metadata.labels['{MANAGED_BY_LABEL}'] == 'Helm'",
-        has("labels", MANAGED_BY_LABEL)
-    );
-    [format!("({})", git.join(" || ")), format!("({} || ({by_label}))", has("annotations", RELEASE_NAME))]
-}
 
 fn flux_key(prefix: &str, part: &str) -> String {
     format!("{prefix}.toolkit.fluxcd.io/{part}")
@@ -94,7 +78,7 @@ impl Owner {
     pub fn advice(&self) -> String {
         match self {
             Self::Helm(_) => format!("change it in the values of {self} and upgrade"),
-            Self::Flux(..) | Self::ArgoCd(_) | Self::Git => {
+            Self::Flux(..) | Self::ArgoCd(_) => {
                 format!("change it in Git: {self} reverts other changes")
             }
         }
@@ -112,7 +96,6 @@ impl fmt::Display for Owner {
             Self::Flux(kind, Some((name, namespace))) => {
                 write!(f, "{kind} {} of Flux in namespace {}", quote(name), quote(namespace))
             }
-            Self::Git => f.write_str("the tool that applies it"),
             Self::ArgoCd(None) => f.write_str("its application of Argo CD"),
             Self::ArgoCd(Some(name)) => write!(f, "application {} of Argo CD", quote(name)),
         }

@@ -44,7 +44,7 @@ pub struct ConfigurationOptions<'a> {
 
 /// False for an update that only removes finalizers of an object under deletion: it can be deleted while no replica
 /// runs.
-pub(super) const NOT_FINALIZER_REMOVAL: &str = "!(request.operation == 'UPDATE' \
+const NOT_FINALIZER_REMOVAL: &str = "!(request.operation == 'UPDATE' \
      && has(oldObject.metadata.deletionTimestamp) \
      && has(oldObject.metadata.finalizers) \
      && (!has(object.metadata.finalizers) \
@@ -91,7 +91,7 @@ fn configuration(options: &ConfigurationOptions<'_>, kind: &str, phase: Phase) -
     })
 }
 
-pub(super) fn is_needed(options: &ConfigurationOptions<'_>, subject: Subject) -> bool {
+fn is_needed(options: &ConfigurationOptions<'_>, subject: Subject) -> bool {
     subject != Subject::UnlabelledVariants
         || (options.instance.is_some() && options.policy != InstancePolicy::Ignore)
 }
@@ -120,7 +120,7 @@ fn webhook(options: &ConfigurationOptions<'_>, entry: &Entry) -> Value {
     webhook
 }
 
-pub(super) fn namespace_selector(options: &ConfigurationOptions<'_>, subject: Subject) -> Value {
+fn namespace_selector(options: &ConfigurationOptions<'_>, subject: Subject) -> Value {
     const NAME: &str = "kubernetes.io/metadata.name";
     let not_system = json!({"key": NAME, "operator": "NotIn", "values": ["kube-system"]});
     let maps = matches!(subject, Subject::MainConfigMap | Subject::EntryConfigMaps);
@@ -139,7 +139,7 @@ pub(super) fn namespace_selector(options: &ConfigurationOptions<'_>, subject: Su
     }
 }
 
-pub(super) fn object_selector(options: &ConfigurationOptions<'_>, subject: Subject) -> Value {
+fn object_selector(options: &ConfigurationOptions<'_>, subject: Subject) -> Value {
     match (subject, options.instance) {
         (Subject::MainConfigMap | Subject::EntryConfigMaps, _) => json!({}),
         (Subject::Variants, Some(instance)) => json!({"matchLabels": {INSTANCE_LABEL: instance}}),

@@ -191,7 +191,7 @@ fn remedy(facts: &MapFacts<'_>, changes: &[Change<'_>]) -> String {
 }
 
 /// The rest of a message about a map that a tool owns.
-pub(crate) fn owned_remedy(owner: &Owner) -> String {
+fn owned_remedy(owner: &Owner) -> String {
     let advice = owner.advice();
     if matches!(owner, Owner::Helm(_)) {
         return format!("; {advice}: that sets the annotation too and restarts the pods");
