@@ -71,8 +71,9 @@ impl Limits {
         }
     }
 
-    /// The tolerance comes from the HPA that KEDA creates.
-    pub(crate) fn from_scaled_object(spec: &Value) -> Self {
+    /// Limits of the `spec` of a ScaledObject. The tolerance comes from the HPA that KEDA creates.
+    #[must_use]
+    pub fn from_scaled_object(spec: &Value) -> Self {
         let count =
             |field: &str| spec.get(field).and_then(Value::as_i64).map(|n| u32::try_from(n).unwrap_or(0));
         let min = count("minReplicaCount").unwrap_or(0);

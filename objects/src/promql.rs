@@ -7,24 +7,34 @@ use wva_crds::names::{DESIRED_REPLICAS_METRIC, LEGACY_DESIRED_REPLICAS_METRIC};
 
 use crate::readers::{Operator, Requirement, SeriesSelector};
 
+const QUOTES: [char; 3] = ['"', '\'', '`'];
+
 /// One selector for each use of the metric. A selector that cannot be read requires nothing.
 #[must_use]
 pub(crate) fn selectors(query: &str) -> Vec<SeriesSelector> {
     let uses = [DESIRED_REPLICAS_METRIC, LEGACY_DESIRED_REPLICAS_METRIC].into_iter().flat_map(|metric| {
         let after = move |(at, _): (usize, &str)| {
             let (before, rest) = (&query[..at], &query[at + metric.len()..]);
-            rest.starts_with(|c| !is_name(c))
-                .then(|| list_around(before).map_or(rest, |start| &query[start..]))
+            match list_around(before) {
+                Some(start) => &query[start..],
+                // A recording rule names its metric after the one that it reads.
+                None if rest.starts_with(':') => rest.trim_start_matches(is_name).trim_start(),
+                None if rest.starts_with(is_name) => "",
+                None => rest.trim_start(),
+            }
         };
-        query.match_indices(metric).map(move |found| after(found).unwrap_or_default())
+        query.match_indices(metric).map(after)
     });
     uses.map(|rest| SeriesSelector(matchers(rest).unwrap_or_default().into())).collect()
 }
 
-/// Position of the list that has the metric as the value of `__name__`.
+/// Position of the list that has the metric as a value of `__name__`, or as a quoted name without a label.
 fn list_around(before: &str) -> Option<usize> {
-    let key = before.strip_suffix(['"', '\'', '`'])?.trim_end().strip_suffix('=')?.trim_end();
-    before.rfind('{').filter(|_| key.ends_with("__name__"))
+    let start = before.rfind('{').filter(|start| !before[*start..].contains('}'))?;
+    let matcher = before[start + 1..].rsplit(',').next().unwrap_or_default().trim_start();
+    let value = matcher.strip_prefix("__name__").and_then(|rest| rest.trim_start().strip_prefix('='));
+    let value = value.map_or(matcher, |value| value.strip_prefix('~').unwrap_or(value).trim_start());
+    value.starts_with(QUOTES).then_some(start)
 }
 
 fn is_name(c: char) -> bool {
@@ -39,6 +49,13 @@ fn matchers(rest: &str) -> Option<Vec<Requirement>> {
         skip_spaces(&mut chars);
         if chars.next_if_eq(&'}').is_some() {
             return Some(all);
+        }
+        // The name of the metric.
+        if chars.peek().is_some_and(|c| QUOTES.contains(c)) {
+            quoted(&mut chars)?;
+            skip_spaces(&mut chars);
+            chars.next_if_eq(&',');
+            continue;
         }
         let mut key = String::new();
         while let Some(c) = chars.next_if(|c| is_name(*c)) {
@@ -66,7 +83,7 @@ fn matchers(rest: &str) -> Option<Vec<Requirement>> {
 }
 
 fn quoted(chars: &mut Peekable<Chars<'_>>) -> Option<String> {
-    let quote = chars.next_if(|c| "\"'`".contains(*c))?;
+    let quote = chars.next_if(|c| QUOTES.contains(c))?;
     let mut value = String::new();
     loop {
         match chars.next()? {
@@ -103,7 +120,17 @@ mod tests {
         check("wva_desired_replicas{exported_namespace=`dev`}", &[Some("exported_namespace=dev")]);
         check("wva_desired_replicas", &[None]);
         check("{__name__=\"wva_desired_replicas\",variant_name=\"b\"}", &[Some("variant_name=b")]);
+        check("wva_desired_replicas {variant_name=\"b\"}", &[Some("variant_name=b")]);
+        check("wva_desired_replicas\n  {variant_name=\"b\"}", &[Some("variant_name=b")]);
+        check("{\"wva_desired_replicas\", variant_name=\"b\"}", &[Some("variant_name=b")]);
+        check("{variant_name=\"b\", \"wva_desired_replicas\"}", &[Some("variant_name=b")]);
+        check(
+            "{__name__=~\"wva_desired_replicas|inferno_desired_replicas\",variant_name=\"b\"}",
+            &[Some("variant_name=b"), Some("variant_name=b")],
+        );
+        check("wva_desired_replicas:max{variant_name=\"b\"}", &[Some("variant_name=b")]);
         check("up{variant_name=\"b\"}", &[]);
+        check("label_replace(up{a=\"b\"}, \"c\", \"wva_desired_replicas\", \"d\", \"\")", &[None]);
         check(
             "wva_desired_replicas{variant_name=\"a\"} or inferno_desired_replicas{variant_name=\"b\"}",
             &[None, Some("variant_name=b")],

@@ -128,7 +128,7 @@ impl<'a> SignalSource<'a> {
             .filter_map(move |(position, source)| Some(Self { position, source, selectors: read(source)? }))
     }
 
-    /// Whether it selects one variant by its name.
+    /// Whether each use of the metric has a requirement on the name of the variant.
     #[must_use]
     pub fn names_variant(&self) -> bool {
         self.selectors.iter().all(SeriesSelector::names_variant)

@@ -86,7 +86,7 @@ impl SeriesSelector {
         })
     }
 
-    /// Whether it selects by the name of the variant.
+    /// Whether it has a requirement on the name of the variant, of any operator.
     #[must_use]
     pub fn names_variant(&self) -> bool {
         self.0.iter().any(|requirement| &*requirement.key == VARIANT_LABEL)

@@ -3,13 +3,14 @@
 use serde_json::{Value, json};
 use wva_crds::events::ObjectKind;
 use wva_crds::names::DESIRED_REPLICAS_METRIC;
-use wva_objects::autoscaler::{Autoscaler, AutoscalerKind};
+use wva_objects::autoscaler::AutoscalerKind;
+use wva_objects::limits::Limits;
 use wva_objects::{SignalSource, Target, has_scaled_object, metric_name, metric_sources};
 use wva_rules::KubernetesVersion;
 
 use super::guess::Guess;
 use super::workload::Workload;
-use crate::cluster::{items, text};
+use crate::cluster::{items, number, text};
 use crate::migrate::autoscaler::{signal_metric, signal_query};
 use crate::migrate::objects::{object, user_metadata};
 use crate::validate::SourceObject;
@@ -59,8 +60,17 @@ impl<'a> ExistingAutoscaler<'a> {
     }
 
     fn bounds(&self) -> [u64; 2] {
-        let limits = Autoscaler::from_object(self.object).map(|autoscaler| autoscaler.limits);
-        limits.map_or([1, DEFAULT_MAX], |limits| [limits.min.into(), limits.max.into()])
+        let count = |field: &str| number(self.object, &format!("/spec/{field}"));
+        match self.kind {
+            // A manifest may have any version of the API, and fields that the API server would refuse.
+            AutoscalerKind::Hpa => {
+                [count("minReplicas").unwrap_or(1), count("maxReplicas").unwrap_or(DEFAULT_MAX)]
+            }
+            AutoscalerKind::ScaledObject => {
+                let Limits { min, max, .. } = Limits::from_scaled_object(&self.object["spec"]);
+                [min.into(), max.into()]
+            }
+        }
     }
 
     fn prometheus_trigger(&self) -> Option<&'a Value> {

@@ -56,7 +56,7 @@ pub(super) fn rules() -> impl Iterator<Item = RuleText> {
 enum RelevantKind {
     Variant,
     ConfigMap,
-    Autoscaler,
+    Autoscaler(AutoscalerKind),
     Deployment,
 }
 
@@ -64,9 +64,8 @@ fn relevant_kind(api_version: &str, kind: &str) -> Option<RelevantKind> {
     match (api_group(api_version), kind) {
         (GROUP, KIND) => Some(RelevantKind::Variant),
         ("", "ConfigMap") => Some(RelevantKind::ConfigMap),
-        ("autoscaling", "HorizontalPodAutoscaler") | ("keda.sh", "ScaledObject") => {
-            Some(RelevantKind::Autoscaler)
-        }
+        ("autoscaling", "HorizontalPodAutoscaler") => Some(RelevantKind::Autoscaler(AutoscalerKind::Hpa)),
+        ("keda.sh", "ScaledObject") => Some(RelevantKind::Autoscaler(AutoscalerKind::ScaledObject)),
         ("apps", "Deployment") => Some(RelevantKind::Deployment),
         _ => None,
     }
@@ -129,8 +128,7 @@ pub(super) fn evaluate(
                 Some((role, scope)) => index.evaluate_map(object, role, scope),
                 None => continue,
             },
-            Some(RelevantKind::Autoscaler) => {
-                let kind = AutoscalerKind::of(&object.value);
+            Some(RelevantKind::Autoscaler(kind)) => {
                 validate_autoscaler(&AutoscalerFacts { object: &object.value, kind, kubernetes }).violations
             }
             Some(RelevantKind::Deployment) | None => continue,
@@ -186,8 +184,13 @@ impl<'a> ObjectIndex<'a> {
                 }
             }
             // The API server refuses an invalid HPA, so the rules ignore it.
-            Some(RelevantKind::Autoscaler) => {
-                if let Some((target, reader)) = MetricReader::from_object(value) {
+            Some(RelevantKind::Autoscaler(kind)) => {
+                let found = match kind {
+                    AutoscalerKind::Hpa => MetricReader::from_object(value),
+                    // An item of a list may have neither kind nor name.
+                    AutoscalerKind::ScaledObject => MetricReader::from_scaled_object(&object.name, value),
+                };
+                if let Some((target, reader)) = found {
                     self.readers.entry(WorkloadKey::for_target(namespace, &target)).or_default().push(reader);
                 }
             }

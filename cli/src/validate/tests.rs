@@ -85,6 +85,14 @@ fn takes_the_kind_of_items_from_their_list() {
 }
 
 #[test]
+fn an_autoscaler_in_a_list_has_the_kind_of_the_list() {
+    let text = "apiVersion: keda.sh/v1alpha1\nkind: ScaledObjectList\nmetadata: {}\nitems:\n- metadata: {name: a}\n  spec:\n    \
+        scaleTargetRef: {name: a}\n    triggers:\n    - {type: prometheus, metadata: {query: wva_desired_replicas}}\n";
+    let github = &outputs(&[("f", text)], "default")[3];
+    assert!(github.contains("title=WVA-HPA-051"), "{github}");
+}
+
+#[test]
 fn compares_variants_within_one_namespace() {
     let other = FAULTY.replace("name: a\nspec", "name: b\n  namespace: prod\nspec");
     let shared = |namespace| outputs(&[("a", FAULTY), ("b", &other)], namespace)[3].contains("WVA-VA-015");

@@ -163,7 +163,7 @@ impl ServerActivity {
         match answer {
             Ok(InFlight { requests: Some(requests), .. }) if requests > 0.0 => self.busy = Some(server),
             Ok(InFlight { unreadable: Some(metric), .. }) => {
-                self.unknown.push(format!("{server}: a value of {metric} is no number of requests"));
+                self.unknown.push(format!("{server}: a value of {metric} does not count requests"));
             }
             Ok(InFlight { requests: Some(_), .. }) => self.idle += 1,
             Ok(InFlight { requests: None, .. }) => {
@@ -358,7 +358,7 @@ mod tests {
             );
             let mut activity = ServerActivity::default();
             activity.record("p:8000".to_owned(), Ok(read(&page)));
-            let unknown = ["p:8000: a value of vllm:num_requests_running is no number of requests"];
+            let unknown = ["p:8000: a value of vllm:num_requests_running does not count requests"];
             assert_eq!((activity.idle, activity.busy), (0, None), "{value}");
             assert_eq!(activity.unknown, unknown);
         }

@@ -60,7 +60,7 @@ pub const PAUSE_ANNOTATIONS: [PauseAnnotation; 4] = {
 };
 
 impl PauseAnnotation {
-    /// As KEDA reads it: any value that Go does not parse as false sets the annotation.
+    /// Whether a value sets the annotation. KEDA takes any value that Go does not parse as false.
     #[must_use]
     pub fn is_set(&self, value: &str) -> bool {
         !(self.is_boolean && matches!(value, "0" | "f" | "F" | "false" | "FALSE" | "False"))

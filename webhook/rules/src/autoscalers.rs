@@ -18,7 +18,7 @@ pub(crate) use steps::{BLOCKED, IDLE, OTHER_METRIC, TOLERANCE};
 pub struct AutoscalerFacts<'a> {
     /// A `HorizontalPodAutoscaler` of `autoscaling/v2`, or a `ScaledObject`.
     pub object: &'a Value,
-    /// Which of the two.
+    /// Kind of the object.
     pub kind: AutoscalerKind,
     /// Version of the cluster. `None`: it is not known.
     pub kubernetes: Option<KubernetesVersion>,
@@ -47,7 +47,8 @@ pub(crate) const ALL_VARIANTS: Rule = Rule {
     field: "spec.metrics",
     message: "adds up all variants; select one by variant_name",
     docs: "An HPA or ScaledObject reads the metric without a selector for `variant_name`. An HPA adds up all matching \
-           series, so it would scale the workload to the replicas of all variants together.",
+           series, so it would scale the workload to the replicas of all variants together. A label of the result, such as \
+           `by (variant_name)`, and a regular expression select no variant.",
     check: Check::Autoscaler(|facts, out| {
         let path: &[&str] = facts.by_kind(&["external", "metric"], &["metadata", "query"]);
         for signal in facts.signals().filter(|signal| !signal.names_variant()) {

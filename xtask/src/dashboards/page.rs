@@ -88,7 +88,7 @@ pub(crate) fn page() -> String {
     out
 }
 
-/// With a capital letter, so that headings of two dashboards differ.
+/// Title of a dashboard, with a capital letter, so that headings of two dashboards differ.
 fn title(file: &str) -> String {
     let (first, rest) = file.split_at(1);
     first.to_uppercase() + rest

@@ -22,7 +22,7 @@ pub(super) struct Variable {
     pub(super) kind: VariableKind,
     #[serde(default)]
     pub(super) query: String,
-    /// Its first group is the value.
+    /// Regular expression whose first group is the value.
     #[serde(default)]
     pub(super) regex: String,
     /// Several values may be selected, at first all.

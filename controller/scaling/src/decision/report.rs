@@ -1,4 +1,5 @@
-//! What a decision saw of its variant and model: conditions, events and series show it. No step depends on it.
+//! What a decision saw of its variant and model. Its steps are made before it. Conditions, events and series show it;
+//! publishing and the memory read the mode and the counts.
 
 use crate::decision::{Bounds, SignalGaps};
 use crate::reason::{Activity, WaitingReplicas};

@@ -28,8 +28,7 @@ pub struct Member {
 pub struct Ensemble {
     /// First the best; the first [`DRAWS`] differ in the draw only.
     pub members: Vec<Member>,
-    /// Draws from half of the scrapes, as many as of `members`. They show what is lost between scrapes, and are no
-    /// members.
+    /// [`DRAWS`] draws from half of the scrapes. They show what is lost between scrapes, and are no members.
     pub coarse: Vec<Member>,
 }
 

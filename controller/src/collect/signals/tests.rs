@@ -37,6 +37,15 @@ fn expressions(queries: impl IntoIterator<Item = Query>) -> String {
 }
 
 #[test]
+fn a_label_with_an_escape_is_read() {
+    let text = r#"{"status":"success","data":{"resultType":"vector","result":[
+        {"metric":{"namespace":"n","pod":"\u0061-0","model_name":"m\"x"},"value":[1,"0.5"]}]}}"#;
+    let mut rows = Rows::new(Query::KvUsage, SeriesFilter::everything().into());
+    read(text.as_bytes(), &mut rows).unwrap();
+    assert_eq!(pod_rows(&rows), [(Signal::KvUsage, "a-0", "m\"x", 0.5)]);
+}
+
+#[test]
 fn one_query_serves_all_models_and_a_round_has_few() {
     assert_eq!(expressions(every_query()), EXPRESSIONS);
     let within = |period| Query::Completed(Retention::new(period));

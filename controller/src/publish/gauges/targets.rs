@@ -124,7 +124,7 @@ fn usual_changes(decision: &Decision) -> impl Iterator<Item = (&'static str, &'s
 /// Gauge that autoscalers may read.
 struct Gauge {
     name: &'static str,
-    /// Its name in the first releases of llm-d WVA.
+    /// Name in the first releases of llm-d WVA.
     legacy_name: &'static str,
     help: &'static str,
     /// Value by current replicas and target.
