@@ -1,5 +1,5 @@
-//! Tables in `docs/reference/events-conditions-reasons.md`: they name exactly the reasons that conditions and events have,
-//! and the page every reason of a decision.
+//! Tables in `docs/reference/events-conditions-reasons.md`: they name exactly the reasons that conditions and events have.
+//! The page describes every reason of a decision.
 
 use std::collections::{BTreeMap, BTreeSet};
 
