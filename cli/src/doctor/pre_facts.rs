@@ -67,7 +67,7 @@ pub(super) struct PreFacts {
     pub(super) nodes: Result<Vec<Value>, String>,
     /// Names of validating webhook configurations.
     pub(super) webhooks: Vec<String>,
-    /// NetworkPolicies of the namespace.
+    /// `NetworkPolicies` of the namespace.
     pub(super) network_policies: Vec<Value>,
     /// `NAMESPACE/NAME:PORT` of Services that look like a Prometheus.
     pub(super) prometheus_services: Vec<String>,
