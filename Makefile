@@ -65,6 +65,7 @@ test-report: build #: Open the report of a day in headless Chromium, or that of 
 
 generate: ## Write generated files: CRD, schemas of ConfigMap entries, webhook configurations, rule reference, dashboards, pages of settings, CRD and entries
 	WVA_GENERATE=1 $(CARGO) test --quiet --workspace --test program generated::
+	@$(CARGO) run --quiet --package wva-simulator --example policy_pages -- hour docs/development/evidence
 
 demo: ## Show the main job on a real control plane, and write its report to target/demo (KEEP=1 leaves it running)
 	@tests/demo.sh $(if $(KEEP),--keep)

@@ -10,8 +10,6 @@ use flate2::write::GzEncoder;
 use wva_crds::entries::{Kind, schema_text};
 use wva_crds::names;
 use wva_rules::{InstancePolicy, PolicyInstance};
-use wva_simulator::report::hour;
-use wva_simulator::scenario::{self, Spec};
 use wva_webhook::registration::{
     ConfigurationOptions, FailurePolicy, main_map_policy_spec, render_configurations, render_policies,
     variant_policy_spec,
@@ -135,15 +133,6 @@ fn dashboards_of_the_chart() {
         check(&format!("charts/workload-variant-autoscaler/dashboards/{name}"), &text);
     }
     check("docs/operations/dashboards.md", &dashboards::page());
-}
-
-/// Picture of README.md and of the page about the demo: an hour of the simulator.
-#[test]
-fn picture_of_an_hour() {
-    let text = include_str!("hour.yaml");
-    let spec = Spec::read(&scenario::parse_tree(text).unwrap()).unwrap();
-    let picture = hour::picture(&spec.build(None).unwrap()).unwrap();
-    check("docs/development/evidence/hour.svg", &picture);
 }
 
 /// Page of settings, with the program's real message about invalid ones.
