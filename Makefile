@@ -67,6 +67,7 @@ test-report: build #: Open the report of a day in headless Chromium, or that of 
 generate: ## Write generated files: CRD, schemas of ConfigMap entries, webhook configurations, rule reference, dashboards, pages of settings, CRD and entries
 	@$(CARGO) test --quiet --locked --workspace --test generate --no-run
 	@$(TARGET)/debug/xtask generate
+	@$(CARGO) run --quiet --package wva-simulator --example policy_pages -- hour docs/development/evidence
 
 demo: ## Show the main job on a real control plane, and write its report to target/demo (KEEP=1 leaves it running)
 	@tests/demo.sh $(if $(KEEP),--keep)

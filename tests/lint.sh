@@ -27,7 +27,7 @@ wva-controller:wva-certs wva-controller:wva-crds wva-controller:wva-objects wva-
 wva-webhook:wva-certs wva-webhook:wva-crds wva-webhook:wva-objects wva-webhook:wva-rules wva-webhook:wva-runtime wva-certs:wva-crds wva-certs:wva-runtime
 wva-objects:wva-crds wva-rules:wva-crds wva-rules:wva-objects wva-scaling:wva-crds wva-scaling:wva-objects wva-simulator:wva-scaling wva-simulator:wva-crds wva-simulator:wva-objects wva-testbed:wva-crds
 wva-experiments:wva-crds wva-experiments:wva-objects wva-experiments:wva-testbed wva-experiments:wva-cli wva-experiments:wva-scaling wva-experiments:wva-simulator
-xtask:wva-cli xtask:wva-crds xtask:wva-objects xtask:wva-rules xtask:wva-scaling xtask:wva-simulator xtask:wva-webhook"
+xtask:wva-cli xtask:wva-crds xtask:wva-objects xtask:wva-rules xtask:wva-scaling xtask:wva-webhook"
 for crate in wva wva-cli wva-runtime wva-controller wva-webhook wva-certs wva-rules wva-scaling wva-simulator wva-testbed wva-experiments wva-objects wva-crds xtask; do
   tree=$(cargo tree --locked --package "$crate" --edges normal --depth 1 --prefix none)
   for below in $(tail -n +2 <<<"$tree" | cut -d' ' -f1 | grep -E '^wva-' | sort -u || true); do

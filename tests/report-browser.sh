@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Opens a report in headless Chromium, in light and dark: that of a generated day, or FOLDER/report.html of the recording
-# FOLDER/cycles.jsonl, as `make demo` leaves them. Fails on a script error, a missing point or decision, text of the
-# recording that runs as a script, or a page wider than a narrow screen. Screenshots go to target/report-screenshots.
+# Opens reports in headless Chromium, in light and dark: of a generated day, or FOLDER/report.html of the recording
+# FOLDER/cycles.jsonl, as `make demo` leaves them; of a simulation; and of a backtest. Fails on a script error, a missing
+# point or decision, text of the recording that runs as a script, or a page wider than a narrow screen. Screenshots go to
+# target/report-screenshots.
 #
 #   tests/report-browser.sh [FOLDER]
 #
@@ -41,6 +42,32 @@ for cycle in range(480):
 PYTHON
   "$wva" report "$work/cycles.jsonl" --file "$site/report.html"
 fi
+"$wva" simulate tests/scenarios/cold-morning.yaml --report "$site/simulate.html" > "$work/simulate.txt"
+# What `wva backtest --export` would write of two calm hours (tests/fixtures/history.rs).
+python3 - > "$work/calm.jsonl" << 'PYTHON'
+import json
+
+begin, hours = 1_800_000_000, 2
+end, windows = begin + 3600 * hours, 12 * hours
+model = {"namespace": "prod", "model": "acme/<b>"}
+
+
+def histogram(bounds, row):
+    return {"bounds": bounds, "rows": [row] * windows}
+
+
+print(json.dumps({"apiVersion": "wva.llmd.ai/v1alpha1", "kind": "BacktestHistory", "wvaVersion": "0.1.0", "from": begin,
+                  "to": end, "step": 60, "interval": 60.0, **model}))
+print(json.dumps({"chunk": {**model, "from": begin, "cells": [[2, 2, 200, 100, 1, 0]] * (60 * hours),
+    "windows": {
+        "prompt": histogram([50, 100, 200], [0, 5, 5, 0]), "output": histogram([20, 50, 100], [0, 5, 5, 0]),
+        "ttft": histogram([0.02, 0.04, 0.06, 0.1, 1.0], [0, 10, 0, 0, 0, 0]),
+        "requestGap": histogram([0.01, 0.025, 0.05, 0.1], [0, 10, 0, 0, 0]),
+        "gapSeconds": [9.8] * windows, "gaps": [490.0] * windows},
+    "engine": {"kvTokens": 272000.0, "mostRunning": 2.0, "mostRunningWhileWaiting": 0.0, "ceilingScrapes": 0}}}))
+print(json.dumps({"done": {"from": begin, "to": end, "warning": None}}))
+PYTHON
+"$wva" backtest --from "$work/calm.jsonl" --report "$site/backtest.html" -o json > "$work/backtest.json"
 # Cycles of the first variant: their number, the times of the first and the last, and what the middle one must show.
 python3 - "$work" << 'PYTHON'
 import json
@@ -81,9 +108,13 @@ serve "$site"
 dark=--blink-settings=preferredColorScheme=0
 browse --virtual-time-budget=60000 --dump-dom "$url/check.html" > "$work/light.html"
 browse --virtual-time-budget=60000 "$dark" --dump-dom "$url/check.html" > "$work/dark.html"
-for width in 1280 390; do
-  browse --window-size="$width,1600" --virtual-time-budget=5000 --screenshot="$shots/$name-light-$width.png" "$url/report.html"
-  browse "$dark" --window-size="$width,1600" --virtual-time-budget=5000 --screenshot="$shots/$name-dark-$width.png" "$url/report.html"
+browse --virtual-time-budget=5000 --dump-dom "file://$site/report.html" > "$work/file.html"
+for page in report simulate backtest; do
+  for width in 1280 390; do
+    shot=${page/report/$name}
+    browse --window-size="$width,1600" --virtual-time-budget=5000 --screenshot="$shots/$shot-light-$width.png" "$url/$page.html"
+    browse "$dark" --window-size="$width,1600" --virtual-time-budget=5000 --screenshot="$shots/$shot-dark-$width.png" "$url/$page.html"
+  done
 done
 python3 - "$work" "$name" << 'PYTHON'
 import html
@@ -121,8 +152,37 @@ expected = f"{at}Z: {middle['current']} -> {middle['target']}\n{middle['reason']
 cycles = facts["cycles"]
 # Ready, current, target; of the day also two of the KV cache, queue, cost.
 lines = [cycles] * 3 if sys.argv[2] != "day" else [cycles] * 7
+pages = {name: light.get(name, {}) for name in ("wide", "simulate", "backtest")}
+drawn = (work / "file.html").read_text()
+# The policies of the table that `wva simulate` printed.
+policies = [line.split("  ")[0].removeprefix("wva: ") for line in (work / "simulate.txt").read_text().splitlines()[3:]]
+judged = json.loads((work / "backtest.json").read_text())["models"][0]
+axes = light.get("axes", {})
+ticks = [
+    "80 85 90 95 100", "97 97.5 98 98.5 99 99.5", "-40 -20 0 20 40 60", "0 2 4 6 8 10 12", "0 0.5 1 1.5 2 2.5 3",
+    "0 0.2 0.4 0.6 0.8 1", "0 0.2 0.4 0.6 0.8 1", "0 0.05 0.1 0.15 0.2 0.25 0.3", "0 2 4 6 8",
+    "0 1 10 100 1000 10000", "0.1 1 10 100 1000", "0.0001 0.001 0.01", "1 10 100", "0 20 40 60 80",
+]
+shares = axes.get("shares", [0] * 6)
+on_phones = ("narrow", "narrow simulate", "narrow backtest")
+simulated, tested = pages["simulate"], pages["backtest"]
 checks = [
-    ("every frame was opened", set(light) == set(dark) == {"wide", "narrow", "colours"}),
+    ("every frame was opened", set(light) == set(dark) == {"axes", "colours", "narrow", "narrow simulate", "narrow backtest", *pages}),
+    ("the page is drawn from a file, too", "<polyline" in drawn and f"<h1>{wide.get('title')}</h1>" in drawn),
+    ("no figure of a plot is unknown", not any(page.get("broken", [0]) for page in pages.values())),
+    ("ticks are round and hold all values", axes.get("ticks") == ticks),
+    ("values lie between the ends", shares[:3] == [0.25, 1, 0] and shares[4:] == [0.5, 0]),
+    ("an outlier does not flatten the others", shares[3] > 0.2),
+    ("a simulation has a row and two plots of each policy", simulated.get("plots") == 1 + 2 * len(policies)
+     and simulated["tables"] == [1 + len(policies)] and len(simulated["headings"]) == 5 + len(policies)),
+    ("the goal, and the objective of each policy are marked", simulated.get("marks") == 1 + len(policies)),
+    ("a simulation names a point of each policy", sorted(simulated.get("names", [])) == sorted(policies)),
+    ("a backtest names a point of each policy, with its ranges", tested.get("ranges") == len(judged["policies"])
+     and sorted(tested["names"]) == sorted(policy["name"] for policy in judged["policies"])),
+    ("figures of a backtest have their ranges below", tested.get("small") == 2 * len(judged["policies"])),
+    ("a backtest has its load and replicas", [line.split()[0] for line in tested.get("lines", [])] == ["load", "plan", "two", "one"]),
+    ("every hour of the calibration has its verdict", tested.get("sentences", 0) >= len(judged["calibration"])),
+    ("no name of a point covers another", [simulated.get("covered"), tested.get("covered")] == [0, 0]),
     ("no script error", not console and not any(r["errors"] for r in [*light.values(), *dark.values()])),
     ("no text of the recording runs", wide.get("alerts") == 0),
     ("every variant has a row of four plots", (wide.get("rows"), wide.get("figures")) == (facts["rows"], 4)),
@@ -134,8 +194,9 @@ checks = [
     ("each plot of the row has a line at the time", wide.get("cursors") == 4),
     ("Escape hides the box", wide.get("hidden") is True),
     ("the box follows the pointer within 20 ms", wide.get("milliseconds", 1e9) < 5 * 20),
-    ("the page fits a narrow screen", narrow.get("overflow", 1) <= 0 and narrow.get("inside") is True),
-    ("letters are readable on a narrow screen", narrow.get("letters", 0) >= 9),
+    ("the box fits a narrow screen", narrow.get("inside") is True),
+    ("every page fits a narrow screen", all(light.get(name, {}).get("overflow", 1) <= 0 for name in on_phones)),
+    ("letters are readable on a narrow screen", all(light.get(name, {}).get("letters", 0) >= 9 for name in on_phones)),
     ("light and dark differ", luminance(colours.get("paper", "0")) > 0.8 > 0.1 > luminance(dark["colours"]["paper"])),
     ("contrast is at least 7", contrast(colours) >= 7 and contrast(dark["colours"]) >= 7),
 ]

@@ -68,11 +68,12 @@ end_to_end() {
 mapfile -t plain < <(plain | sed 's/^/--test=/')
 if [ "$tier" = quick ]; then
   part "formatting, clippy, boundaries" tests/lint.sh
-  part "build" tests/build.sh "$logs/build.txt" test --locked --workspace --no-run --lib --bins "${plain[@]}"
+  part "build" tests/build.sh "$logs/build.txt" test --locked --workspace --no-run --lib --bins \
+    --example policy_pages "${plain[@]}"
 else
   part "build" tests/build.sh "$logs/build.txt" test --locked --workspace --no-run
 fi
-part "units, tables and laws" cargo test --quiet --workspace --lib --bins --no-fail-fast
+part "units, tables and laws" cargo test --quiet --workspace --lib --bins --example policy_pages --no-fail-fast
 part "crates on real sockets, commands" cargo test --quiet --workspace "${plain[@]}" --no-fail-fast
 [ "$tier" = quick ] || part "end to end on real control planes" end_to_end
 

@@ -54,7 +54,7 @@ pub(crate) fn backtest(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         _ => text(&report.0),
     })?;
     if let Some(file) = &options.report {
-        std::fs::write(file, &report.1).with_context(|| format!("cannot write {}", file.display()))?;
+        std::fs::write(file, report.1.html()?).with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(if has_verdict(&report.0) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -59,7 +59,7 @@ pub(crate) fn report(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         )));
     }
     let history = read(recording, arguments)?;
-    let html = history.html(&title(recording));
+    let html = history.document(&title(recording)).html()?;
     if is_stdin(&page) {
         print(&html)?;
     } else {

@@ -134,7 +134,7 @@ pub(crate) fn simulate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     })?;
     // Written last, so that a failure does not lose the printed results.
     if let Some(file) = path_value(arguments, "report") {
-        std::fs::write(file, report::html(&sections))
+        std::fs::write(file, report::simulation::document(&sections).html()?)
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(ExitCode::SUCCESS)

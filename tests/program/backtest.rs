@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use crate::history::calm_hours;
-use crate::{RunResult, Scratch, run};
+use crate::{RunResult, Scratch, assert_contains, run};
 
 fn backtest(arguments: &[&str]) -> RunResult {
     run(&[&["backtest"], arguments].concat(), "")
@@ -33,7 +33,11 @@ fn judges_an_export() {
     let cost = policies[0]["cost"].as_f64().unwrap();
     assert!((cost - 5.0).abs() < 0.1, "{cost}");
     let page = std::fs::read_to_string(page).unwrap();
-    assert!(page.contains("<svg") && page.contains("Calibration") && !page.contains("NaN"));
+    assert_contains(
+        &page,
+        &["\"kind\":\"charts\"", "\"kind\":\"points\"", "Calibration", "\"best fixed fleet\""],
+    );
+    assert!(!page.contains("[null") && !page.contains(",null"), "every point is known");
 }
 
 /// A tenth of the first tokens took over a second, which no engine with this load shows.

@@ -27,8 +27,8 @@ fn writes_the_page_next_to_the_recording() {
         &page,
         &[
             "<!doctype html>",
-            "<svg",
-            "prod/b",
+            "\"kind\":\"charts\"",
+            "\"id\":\"prod/b\"",
             "2026-01-01T00:09:00Z: 1 -> 2\\nSpareBelowTarget: too little spare",
         ],
     );
@@ -42,7 +42,7 @@ fn options_choose_file_and_variants() {
     report(&[&day, "a", "-n", "prod", "--file", &other]).ends(0).prints(&["10 cycles of 1 variant\n"]);
     assert!(!std::fs::read_to_string(&other).unwrap().contains("prod/b"));
     // Without a file for the page, standard input is written to standard output.
-    run(&["report", "-"], std::fs::read(&day).unwrap()).ends(0).prints(&["<!doctype html>", "&lt;stdin&gt;"]);
+    run(&["report", "-"], std::fs::read(&day).unwrap()).ends(0).prints(&["<!doctype html>", "\\u003cstdin>"]);
     report(&[&day, "--file=-"]).ends(0).prints(&["<!doctype html>"]);
     report(&[&day, "a", "c"]).ends(1).reports(&["day.jsonl: no variant c in the recording"]);
     report(&[&day, "-n", "test"]).ends(1).reports(&["no variant in namespace test in the recording"]);

@@ -1,6 +1,6 @@
 //! `wva simulate`: included scenarios, outputs, and errors of invalid files.
 
-use crate::{RunResult, Scratch, run};
+use crate::{RunResult, Scratch, assert_contains, run};
 
 fn simulate(arguments: &[&str]) -> RunResult {
     run(&[&["simulate"], arguments].concat(), "")
@@ -53,7 +53,7 @@ fn writes_json_report_and_sweep() {
     let cost = |i: usize| json["scenarios"][i]["policies"][0]["figures"]["cost"]["mean"].as_f64().unwrap();
     assert!((cost(1) / cost(0) - 2.0).abs() < 1e-9);
     let page = std::fs::read_to_string(report).unwrap();
-    assert!(page.contains("<svg") && page.contains("cold morning, cost = 20"));
+    assert_contains(&page, &["\"kind\":\"charts\"", "cold morning, cost = 20"]);
 }
 
 #[test]

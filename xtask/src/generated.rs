@@ -5,8 +5,6 @@ use std::path::Path;
 use wva_crds::entries::{Kind, schema_text};
 use wva_crds::names;
 use wva_rules::InstancePolicy;
-use wva_simulator::report::hour;
-use wva_simulator::scenario::{self, Spec};
 use wva_webhook::registration::{ConfigurationOptions, FailurePolicy, render_configurations};
 
 use crate::files::Files;
@@ -17,7 +15,7 @@ use crate::{
 
 /// All of them.
 pub(crate) fn files() -> Files {
-    let generators: [fn(&mut Files); 15] = [
+    let generators: [fn(&mut Files); 14] = [
         crd,
         schemas_of_entries,
         rule_reference,
@@ -28,7 +26,6 @@ pub(crate) fn files() -> Files {
         summary_of_rules,
         schema_reference,
         dashboards_of_the_chart,
-        picture_of_an_hour,
         settings,
         webhook_configurations,
         admission_policies_of_the_chart,
@@ -115,14 +112,6 @@ fn dashboards_of_the_chart(files: &mut Files) {
         files.add(&format!("charts/workload-variant-autoscaler/dashboards/{name}"), &text);
     }
     files.add("docs/operations/dashboards.md", &dashboards::page());
-}
-
-/// Picture of README.md and of the page about the demo: an hour of the simulator.
-fn picture_of_an_hour(files: &mut Files) {
-    let text = include_str!("hour.yaml");
-    let spec = Spec::read(&scenario::parse_tree(text).unwrap()).unwrap();
-    let picture = hour::picture(&spec.build(None).unwrap()).unwrap();
-    files.add("docs/development/evidence/hour.svg", &picture);
 }
 
 /// Page of settings, with the program's real message about invalid ones.

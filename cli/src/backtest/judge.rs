@@ -14,7 +14,8 @@ use wva_simulator::backtest::refusal::Refusal;
 use wva_simulator::backtest::requests::Drawer;
 use wva_simulator::backtest::tune::{Outcome, tune};
 use wva_simulator::backtest::worst::{self, Worst};
-use wva_simulator::report;
+use wva_simulator::report::backtest;
+use wva_simulator::report::document::{Block, Document};
 use wva_simulator::scenario::spec::Policy;
 
 use super::options::Options;
@@ -30,7 +31,7 @@ pub(super) fn judge(
     store: &Store,
     variants: &Variants,
     options: &Options,
-) -> anyhow::Result<(BacktestReport, String)> {
+) -> anyhow::Result<(BacktestReport, Document)> {
     let policies = policies(options.objectives, &options.targets)?;
     let progress = Progress::new(store.histories.len() * (policies.len() + 3));
     let (mut models, mut sections) = (Vec::new(), Vec::new());
@@ -38,7 +39,7 @@ pub(super) fn judge(
         let (answer, section) =
             judge_model(history, variants.get(&history.key), options, &policies, &progress)?;
         models.push(answer);
-        sections.push(section);
+        sections.extend(section);
     }
     drop(progress);
     let report = BacktestReport {
@@ -49,7 +50,7 @@ pub(super) fn judge(
         itl_objective: options.objectives.itl,
         models,
     };
-    let page = report::backtest::page(&report, &sections);
+    let page = backtest::document(&report, sections);
     Ok((report, page))
 }
 
@@ -59,7 +60,7 @@ fn judge_model(
     options: &Options,
     policies: &[Policy],
     progress: &Progress,
-) -> anyhow::Result<(ModelAnswer, String)> {
+) -> anyhow::Result<(ModelAnswer, Vec<Block>)> {
     let name = history.key.to_string();
     let (fleet, assumptions) = assume(history, stated, options);
     let limits = Limits { max_seqs: options.max_seqs, max_batched_tokens: options.max_batched_tokens };
@@ -152,9 +153,9 @@ fn answer(
     assumptions: Vec<String>,
     worst: Option<&Worst>,
     options: &Options,
-) -> (ModelAnswer, String) {
+) -> (ModelAnswer, Vec<Block>) {
     let answer = ModelAnswer::new(*findings, assumptions);
-    let section = options.report.is_some().then(|| report::backtest::section(&answer, findings, worst));
+    let section = options.report.is_some().then(|| backtest::section(&answer, findings, worst));
     (answer, section.unwrap_or_default())
 }
 

@@ -1,15 +1,12 @@
-//! Reports: of studies as a table, JSON, and one HTML page that needs no network; of recorded cycles as such a page.
+//! Reports: of studies as a table, as JSON and as a page; of backtests and of recorded cycles as a page. A page is data for
+//! one HTML file that needs no network ([`document`]).
 
 pub mod backtest;
-pub mod fronts;
-pub mod hour;
-mod html;
-pub mod overview;
-mod page;
-mod plot;
+pub mod document;
+mod minutes;
 pub mod recording;
-mod scale;
 mod series;
+pub mod simulation;
 
 #[cfg(test)]
 mod tests;
@@ -18,8 +15,6 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-
-pub use html::html;
 
 use crate::measure::FIGURES;
 use crate::study::{Mean, Study};

@@ -1,8 +1,7 @@
 //! Recorded cycles, decided again, as one page: load, replicas, KV cache, queue and cost over time, and each decision
 //! with its sentence. The length of the page is bounded, whatever the length of the recording.
 
-mod draw;
-mod picture;
+mod document;
 mod rows;
 mod timeline;
 
@@ -16,12 +15,14 @@ use wva_scaling::snapshot::{Model, SchedulerQueue, Variant};
 use wva_scaling::trace::variants_by_name;
 use wva_scaling::{Decision, Snapshot, VariantKey, decide};
 
-use draw::Axis;
+use document::TimeAxis;
 use rows::{Facts, Load, ModelRows, Moment, Summary, Totals, total};
+
+use super::document::Document;
 
 pub use timeline::TimelineStyle;
 
-/// Of more variants, the page has only sums and a table.
+/// Most variants of which the page has charts. Of more, it has sums and a table.
 pub const MAX_ROWS: usize = 50;
 /// Variants of the table; those with the highest cost.
 const MAX_LISTED: usize = 1000;
@@ -53,13 +54,13 @@ pub struct History {
     end: Option<Timestamp>,
     last: f64,
     summaries: BTreeMap<VariantKey, Summary>,
-    /// By namespace and model. Empty if there are more than [`MAX_ROWS`] variants.
+    /// Rows by namespace and model. Empty if there are more than [`MAX_ROWS`] variants.
     models: BTreeMap<(String, String), ModelRows>,
     totals: Totals,
 }
 
 impl History {
-    /// Without cycles.
+    /// A history without cycles.
     #[must_use]
     pub fn new(selection: Selection) -> Self {
         Self { selection, ..Self::default() }
@@ -119,22 +120,16 @@ impl History {
         self.selection.names.iter().map(String::as_str).filter(|name| !present.contains(name)).collect()
     }
 
-    /// The page; `name` is that of the recording.
+    /// The report; `name` is that of the recording.
     #[must_use]
-    pub fn html(&self, name: &str) -> String {
-        draw::page(self, name)
+    pub fn document(&self, name: &str) -> Document {
+        document::document(self, name)
     }
 
     /// Load, targets and ready replicas as lines of text, at most `columns` characters long (at least 70).
     #[must_use]
     pub fn timeline(&self, columns: usize, style: TimelineStyle) -> String {
         timeline::timeline(self, columns, style)
-    }
-
-    /// Load, targets and ready replicas as one SVG for light and dark pages.
-    #[must_use]
-    pub fn picture(&self, caption: &str) -> String {
-        picture::picture(self, caption)
     }
 
     /// Time never runs back: the clocks of two leaders may differ.

@@ -73,7 +73,7 @@ impl Recording {
     pub(super) fn report(&self, stage: &mut Stage, decision: &str) -> anyhow::Result<()> {
         stage.step("The recording becomes a report", "Since the two variants exist, the demo has recorded the leader's cycles, as `wva explain --record` does. `wva report`\ndraws them.")?;
         let history = wva_cli::read_recording(&self.file, Selection::default())?;
-        let html = history.html("demo");
+        let html = history.document("demo").html()?;
         std::fs::write(&self.page, &html).with_context(|| format!("cannot write {}", self.page.display()))?;
         Stage::print(&history.timeline(columns(), style()))?;
         let recorded = std::fs::read_to_string(&self.file)?;
@@ -106,27 +106,38 @@ fn style() -> TimelineStyle {
 /// number of all points.
 fn check(html: &str, recorded: &str, decision: &str) -> anyhow::Result<usize> {
     let data = html.split_once("id=\"data\">").and_then(|(_, rest)| rest.split_once("</script>"));
-    let data: Value = serde_json::from_str(data.context("the report has no decisions")?.0)?;
-    let texts: Vec<&str> = data["rows"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|row| row["s"].as_array())
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
-    ensure!(texts.iter().any(|text| text.contains(decision)), "no decision of the report has {decision:?}");
-    let mut all = 0;
-    for row in html.split("<h3 id=\"").skip(1) {
-        let (id, row) = row.split_once('"').context("a row without an id")?;
-        let name = id.rsplit('/').next().unwrap_or_default();
+    let data: Value = serde_json::from_str(data.context("the report has no data")?.0)?;
+    let (mut name, mut all, mut is_shown) = ("", 0, false);
+    for block in items(&data["blocks"]) {
+        if let Some(id) = block["id"].as_str() {
+            name = id.rsplit('/').next().unwrap_or_default();
+        }
+        // Only the charts of a variant have decisions.
+        let notes = items(&block["notes"]);
+        if notes.is_empty() {
+            continue;
+        }
+        let texts = notes.iter().filter_map(|note| note["text"].as_str());
+        is_shown |= texts.into_iter().any(|text| text.contains(decision));
         let wanted = recorded.lines().filter(|line| line.contains(&format!("\"name\":\"{name}\""))).count();
-        let drawn = points(row, "three");
+        let drawn = points(block, "three");
         ensure!(drawn == wanted, "{name} has {drawn} points of ready replicas in {wanted} cycles");
         all += drawn;
     }
     ensure!(all > 0, "the report has no variant");
+    ensure!(is_shown, "no decision of the report has {decision:?}");
     Ok(all)
+}
+
+fn items(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// Points of all lines of a style; each is two numbers.
+fn points(block: &Value, style: &str) -> usize {
+    let lines = items(&block["charts"]).iter().flat_map(|chart| items(&chart["lines"]));
+    let runs = lines.filter(|line| line["style"] == style).flat_map(|line| items(&line["runs"]));
+    runs.map(|run| items(run).len() / 2).sum()
 }
 
 /// Cost of what ran, and of a fleet that never changes and is as large as the one at the peak.
@@ -164,13 +175,6 @@ fn costs(recorded: &str) -> Option<Costs> {
     (hours > 0.0).then_some(Costs { hours, ran, fixed: peak * hours })
 }
 
-/// Points of all lines of a class.
-fn points(html: &str, class: &str) -> usize {
-    let start = format!("<polyline class=\"{class}\" points=\"");
-    let lines = html.split(start.as_str()).skip(1).filter_map(|rest| rest.split('"').next());
-    lines.map(|line| line.split(' ').count()).sum()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,8 +183,8 @@ mod tests {
 
     fn page(points: &str) -> String {
         format!(
-            "<h3 id=\"demo/a\"><polyline class=\"three\" points=\"{points}\"/>\
-             <script id=\"data\">{{\"rows\":[{{\"s\":[\"1 -> 2\\nUp: because\"]}}]}}</script>"
+            "<script id=\"data\">{{\"blocks\":[{{\"id\":\"demo/a\"}},{{\"notes\":[{{\"text\":\"1 -> 2\\nUp: because\"}}],\
+             \"charts\":[{{\"lines\":[{{\"style\":\"three\",\"runs\":[[{points}]]}}]}}]}}]}}</script>"
         )
     }
 
@@ -202,9 +206,9 @@ mod tests {
     #[test]
     fn report_needs_a_point_for_each_cycle_and_the_decision() -> anyhow::Result<()> {
         let two = format!("{LINE}\n{LINE}\n");
-        assert_eq!(check(&page("1,1 2,2"), &two, "1 -> 2\nUp: ")?, 2);
+        assert_eq!(check(&page("1,1,2,2"), &two, "1 -> 2\nUp: ")?, 2);
         assert!(check(&page("1,1"), &two, "1 -> 2\nUp: ").is_err(), "a point is missing");
-        assert!(check(&page("1,1 2,2"), &two, "2 -> 3").is_err(), "the decision is missing");
+        assert!(check(&page("1,1,2,2"), &two, "2 -> 3").is_err(), "the decision is missing");
         assert!(check("", &two, "").is_err());
         Ok(())
     }

@@ -9,14 +9,25 @@ use wva_scaling::snapshot::Mode;
 
 use crate::report::series::{Groups, Merge, Series};
 
-/// Groups of cycles that the lines of all rows have together, and those of one row at least and at most.
-const LINE_GROUPS: (usize, usize, usize) = (6000, 120, 600);
-/// The same for decisions. A day of one variant at a cycle of 15 s has 5760.
-const NOTE_GROUPS: (usize, usize, usize) = (12_000, 240, 6000);
+/// Groups of cycles that are drawn.
+struct GroupBudget {
+    /// Groups of all rows together.
+    all: usize,
+    /// Fewest of one row.
+    least: usize,
+    /// Most of one row.
+    most: usize,
+}
 
-/// Groups of each row if there are so many variants.
-fn share((all, least, most): (usize, usize, usize), variants: usize) -> usize {
-    (all / variants.max(1)).clamp(least, most)
+const LINE_GROUPS: GroupBudget = GroupBudget { all: 6000, least: 120, most: 600 };
+/// Groups of decisions. A day of one variant at a cycle of 15 s has 5760.
+const NOTE_GROUPS: GroupBudget = GroupBudget { all: 12_000, least: 240, most: 6000 };
+
+impl GroupBudget {
+    /// Groups of each row if there are so many variants.
+    fn of_row(&self, variants: usize) -> usize {
+        (self.all / variants.max(1)).clamp(self.least, self.most)
+    }
 }
 
 /// Sum of the known values; NaN if none is known.
@@ -76,7 +87,7 @@ pub(super) struct LoadSeries {
 
 impl LoadSeries {
     pub(super) fn push(&mut self, at: f64, load: Load, variants: usize) {
-        let most = share(LINE_GROUPS, variants);
+        let most = LINE_GROUPS.of_row(variants);
         self.arrivals.push(at, load.arrivals, most);
         self.forecast.push(at, load.forecast, most);
         self.running.push(at, load.running, most);
@@ -121,7 +132,7 @@ impl Totals {
             waiting: sum(|l| l.waiting),
         };
         self.load.push(at, load, 1);
-        self.replicas.push(at, &facts.collect::<Vec<_>>(), share(LINE_GROUPS, 1));
+        self.replicas.push(at, &facts.collect::<Vec<_>>(), LINE_GROUPS.of_row(1));
     }
 }
 
@@ -129,7 +140,7 @@ impl Totals {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ModelRows {
     pub(super) load: LoadSeries,
-    /// By name.
+    /// Variants by name.
     pub(super) variants: BTreeMap<String, Row>,
 }
 
@@ -152,7 +163,7 @@ impl Row {
         is_change: bool,
         variants: usize,
     ) {
-        let most = share(LINE_GROUPS, variants);
+        let most = LINE_GROUPS.of_row(variants);
         self.replicas.push(moment.at, &[facts], most);
         self.kv.push(moment.at, facts.kv, most);
         self.kv_highest.push(moment.at, facts.kv_highest, most);
@@ -165,7 +176,7 @@ impl Row {
             cycles: 1,
             changes: u32::from(is_change),
         };
-        self.notes.push(note, share(NOTE_GROUPS, variants));
+        self.notes.push(note, NOTE_GROUPS.of_row(variants));
     }
 }
 

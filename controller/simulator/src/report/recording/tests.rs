@@ -1,8 +1,10 @@
 //! Pages and timelines of small and of large recordings.
 
+use serde_json::{Value, json};
 use wva_scaling::units::Amount;
 
 use super::*;
+use crate::report::tests::{blocks, data, stands_alone};
 
 const TIMES: u32 = 120;
 
@@ -33,36 +35,77 @@ fn chosen(name: &str) -> Selection {
     Selection { namespace: Some("prod".to_owned()), names: vec![name.to_owned()] }
 }
 
-/// Numbers of points of the lines of a class.
-fn points(page: &str, class: &str) -> Vec<usize> {
-    let start = format!("<polyline class=\"{class}\" points=\"");
-    let lines = page.split(start.as_str()).skip(1).filter_map(|rest| rest.split('"').next());
-    lines.map(|line| line.split(' ').count()).collect()
+fn page(history: &History) -> String {
+    history.document("day.jsonl").html().unwrap()
+}
+
+/// Numbers of points of the lines of a style.
+fn points(data: &Value, style: &str) -> Vec<usize> {
+    let charts = blocks(data, "charts").into_iter().flat_map(|block| block["charts"].as_array().unwrap());
+    let lines = charts.flat_map(|chart| chart["lines"].as_array().unwrap());
+    let runs = lines.filter(|line| line["style"] == style).flat_map(|line| line["runs"].as_array().unwrap());
+    runs.map(|run| run.as_array().unwrap().len() / 2).collect()
+}
+
+/// The decisions of the first row.
+fn notes(data: &Value) -> Vec<&Value> {
+    let rows = blocks(data, "charts").into_iter().filter_map(|block| block["notes"].as_array());
+    rows.filter(|notes| !notes.is_empty()).map(|notes| notes.iter().collect()).next().unwrap()
 }
 
 /// The texts of the first row.
-fn texts(page: &str) -> Vec<String> {
-    let data = page.split("id=\"data\">").nth(1).unwrap().split("</script>").next().unwrap();
-    let data: serde_json::Value = serde_json::from_str(data).unwrap();
-    serde_json::from_value(data["rows"][0]["s"].clone()).unwrap()
+fn texts(data: &Value) -> Vec<&str> {
+    notes(data).into_iter().map(|note| note["text"].as_str().unwrap()).collect()
 }
 
 #[test]
-fn page_draws_a_point_for_each_cycle() {
-    let page = history(chosen("a100"), (0..TIMES).map(|m| cycle(m, "m"))).html("day.jsonl");
+fn page_has_a_point_for_each_cycle() {
+    let data = data(&page(&history(chosen("a100"), (0..TIMES).map(|m| cycle(m, "m")))));
     // Running requests, target, mean KV cache use, waiting requests, cost.
-    assert_eq!(points(&page, "one"), [TIMES as usize; 5]);
+    assert_eq!(points(&data, "one"), [TIMES as usize; 5]);
     // Waiting requests of the model, current replicas, highest KV cache use.
-    assert_eq!(points(&page, "two"), [TIMES as usize; 3]);
-    assert_eq!(points(&page, "three"), [TIMES as usize]);
-    assert!(!page.contains("NaN") && !page.contains("inf"));
+    assert_eq!(points(&data, "two"), [TIMES as usize; 3]);
+    assert_eq!(points(&data, "three"), [TIMES as usize]);
+    assert!(!data.pointer("/blocks").unwrap().to_string().contains("[null"));
+}
+
+/// Replicas and costs hold until the next cycle; counts have whole ticks, and KV cache use ends at 1.
+#[test]
+fn charts_have_their_axes_and_legends() {
+    let data = data(&page(&history(chosen("a100"), (0..TIMES).map(|m| cycle(m, "m")))));
+    let charts = blocks(&data, "charts");
+    let [load, row] = charts.as_slice() else { panic!("{charts:?}") };
+    assert_eq!((&row["size"], &row["end"]), (&json!("small"), &json!(119.0)));
+    assert_eq!(row["title"], "minutes since 2026-01-01T00:00:00Z");
+    let fact = |chart: &Value| {
+        let names = chart["lines"].as_array().unwrap().iter().map(|line| line["name"].as_str().unwrap());
+        format!(
+            "{}: {} {} {}, {}",
+            chart["title"],
+            chart["axis"]["scale"],
+            chart["axis"]["values"],
+            chart["steps"],
+            names.collect::<Vec<_>>().join(" | ")
+        )
+    };
+    let all = load["charts"].as_array().unwrap().iter().chain(row["charts"].as_array().unwrap());
+    assert_eq!(
+        all.map(fact).collect::<Vec<_>>(),
+        [
+            r#""load, requests": "outliers" [4.0] false, running | waiting"#,
+            r#""replicas": "outliers" [4.0] true, ready | current (HPA) | target"#,
+            r#""KV cache use": "zero" [1.0] false, highest | mean"#,
+            r#""waiting requests": "outliers" [4.0] false, waiting"#,
+            r#""cost": "outliers" [] true, current replicas"#,
+        ]
+    );
 }
 
 #[test]
 fn page_has_the_sentence_of_each_decision() {
     let cycles: Vec<Snapshot> = (0..TIMES).map(|m| cycle(m, "m")).collect();
-    let page = history(chosen("a100"), cycles.clone()).html("day.jsonl");
-    let texts = texts(&page);
+    let data = data(&page(&history(chosen("a100"), cycles.clone())));
+    let texts = texts(&data);
     assert_eq!(texts.len(), cycles.len());
     for (text, cycle) in texts.iter().zip(&cycles) {
         let decision = decide(cycle).decisions.into_iter().find(|d| d.key.name == "a100").unwrap();
@@ -73,22 +116,27 @@ fn page_has_the_sentence_of_each_decision() {
     assert!(texts[0].starts_with("2026-01-01T00:00:00Z: 1 -> 1\n"), "{}", texts[0]);
     assert!(texts[90].contains("1 -> 2\nSpareBelowTarget: too little spare"), "{}", texts[90]);
     // One target is new, when the load rises.
-    assert_eq!(page.matches("class=\"step\"").count(), 1);
-    assert!(page.contains("<title>2026-01-01T01:00:00Z: 1 -&gt; 2\nSpareBelowTarget: "), "{page}");
+    let notes = notes(&data);
+    let steps: Vec<_> = notes.iter().filter(|note| !note["target"].is_null()).collect();
+    assert_eq!(steps.len(), 1);
+    assert_eq!((&steps[0]["at"], &steps[0]["target"]), (&json!(60.0), &json!(2)));
+    assert!(
+        steps[0]["text"].as_str().unwrap().starts_with("2026-01-01T01:00:00Z: 1 -> 2\nSpareBelowTarget: ")
+    );
 }
 
 #[test]
 fn names_of_a_recording_cannot_add_elements() {
     let evil = "</script><script>alert(1)</script>\"'&";
-    let page = history(Selection::default(), (0..3).map(|m| cycle(m, evil))).html("</title><b>.jsonl");
+    let history = history(Selection::default(), (0..3).map(|m| cycle(m, evil)));
+    let page = history.document("</title><b>.jsonl").html().unwrap();
     assert_eq!(page.matches("</script").count(), 2, "the data and the code");
     assert_eq!(page.matches("</title>").count(), 1);
     assert!(!page.contains("alert(1)</script>") && !page.contains("<b>"));
-    assert!(page.contains("&lt;/script&gt;&lt;script&gt;alert(1)"));
-    for foreign in ["http:", "https:", "src=\"", "url(", "@import"] {
-        let text = page.replace("http://www.w3.org/2000/svg", "");
-        assert!(!text.contains(foreign), "{foreign}: the page stands alone");
-    }
+    stands_alone(&page);
+    let data = data(&page);
+    assert_eq!(data["title"], "wva report: </title><b>.jsonl");
+    assert!(blocks(&data, "heading").iter().any(|h| h["text"] == format!("prod: {evil}")), "{data}");
 }
 
 #[test]
@@ -96,11 +144,15 @@ fn selection_limits_variants_and_reports_missing_names() {
     let cycles = || (0..3).map(|m| cycle(m, "m"));
     let all = history(Selection::default(), cycles());
     assert_eq!((all.cycles(), all.variants()), (3, 2));
-    let page = all.html("day.jsonl");
-    assert!(page.contains("<h2>All together</h2>") && page.contains("id=\"prod/h100\""));
+    let data = data(&page(&all));
+    let headings = blocks(&data, "heading");
+    assert!(headings.iter().any(|heading| heading["text"] == "All together"), "{headings:?}");
+    assert!(headings.iter().any(|heading| heading["id"] == "prod/h100"), "{headings:?}");
+    let table = blocks(&data, "table")[0];
+    assert_eq!((&table["hasLinks"], &table["rows"][2][0]), (&json!(true), &json!("prod/h100")));
     let one = history(chosen("h100"), cycles());
     assert_eq!(one.variants(), 1);
-    assert!(!one.html("day.jsonl").contains("a100"));
+    assert!(!page(&one).contains("a100"));
     assert_eq!(history(chosen("b200"), cycles()).missing_names(), ["b200"]);
     let elsewhere = Selection { namespace: Some("test".to_owned()), names: Vec::new() };
     assert_eq!(history(elsewhere, cycles()).variants(), 0);
@@ -109,9 +161,9 @@ fn selection_limits_variants_and_reports_missing_names() {
 #[test]
 fn recording_without_times_counts_cycles() {
     let cycles = (0..5).map(|m| Snapshot { now: None, ..cycle(m, "m") });
-    let page = history(chosen("a100"), cycles).html("day.jsonl");
-    assert!(page.contains(">cycles</text>"), "{page}");
-    assert!(texts(&page)[4].starts_with("cycle 5: "));
+    let data = data(&page(&history(chosen("a100"), cycles)));
+    assert_eq!(blocks(&data, "charts")[0]["title"], "cycles");
+    assert!(texts(&data)[4].starts_with("cycle 5: "));
 }
 
 #[test]
@@ -119,11 +171,12 @@ fn a_long_recording_keeps_new_targets_in_a_bounded_page() {
     // 30,000 cycles; the load rises for one of them.
     let cycles = (0..30_000_u32).map(|i| cycle(if i == 17_000 { TIMES } else { i % 7 }, "m"));
     let history = history(chosen("a100"), cycles.map(|cycle| Snapshot { now: None, ..cycle }));
-    let page = history.html("long.jsonl");
+    let page = page(&history);
     assert!(page.len() < 4 << 20, "{} bytes", page.len());
-    assert!(points(&page, "one").iter().all(|count| *count <= 4 * 600));
-    let texts = texts(&page);
-    let is_step = |text: &&String| text.contains("cycle 17001: 1 -> 2\nSpareBelowTarget");
+    let data = data(&page);
+    assert!(points(&data, "one").iter().all(|count| (1..=4 * 600).contains(count)));
+    let texts = texts(&data);
+    let is_step = |text: &&&str| text.contains("cycle 17001: 1 -> 2\nSpareBelowTarget");
     let step = texts.iter().find(is_step).expect("the new target is still there");
     assert!(step.contains("stands for 8 cycles, 2 with a new target"), "{step}");
 }
@@ -139,11 +192,22 @@ fn large_fleet() -> Snapshot {
 
 #[test]
 fn many_variants_become_sums_and_a_table() {
-    let page = history(Selection::default(), [large_fleet(), large_fleet()]).html("day.jsonl");
-    assert!(page.contains("need a choice of at most 50") && page.contains("1000 variants with the highest"));
-    assert_eq!(page.matches("<tr>").count(), 1 + MAX_LISTED);
-    assert!(page.contains(">prod/v1199<") && !page.contains(">prod/v199<"));
-    assert!(!page.contains("data-row=\"") && page.contains("<h2>All together</h2>"));
+    let data = data(&page(&history(Selection::default(), [large_fleet(), large_fleet()])));
+    let texts = blocks(&data, "text");
+    assert!(texts.iter().any(|block| {
+        block["warns"] == true && block["text"].as_str().unwrap().contains("need a choice of at most 50")
+    }));
+    assert!(
+        texts.iter().any(|block| block["text"].as_str().unwrap().contains("1000 variants with the highest"))
+    );
+    let table = blocks(&data, "table")[0];
+    let rows = table["rows"].as_array().unwrap();
+    assert_eq!((rows.len(), &table["hasLinks"]), (1 + MAX_LISTED, &json!(false)));
+    let has = |name: &str| rows.iter().any(|row| row[0] == name);
+    assert!(has("prod/v1199") && !has("prod/v199"));
+    let charts = blocks(&data, "charts");
+    assert!(charts.iter().all(|block| block["notes"].as_array().unwrap().is_empty()));
+    assert_eq!((charts.len(), &blocks(&data, "heading")[0]["text"]), (1, &json!("All together")));
 }
 
 /// A minute of a model whose second variant grows, with `running` requests.
@@ -182,14 +246,4 @@ fn timeline_fits_its_columns() {
     }
     let sums = history(Selection::default(), [large_fleet()]).timeline(80, TimelineStyle::Blocks);
     assert!(sums.lines().count() == 4 && sums.contains("\nreplicas  desired"), "{sums}");
-}
-
-#[test]
-fn picture_has_load_and_replicas_of_each_variant() {
-    let picture = history(Selection::default(), (0..TIMES).map(growing)).picture("an <hour>");
-    assert!(picture.starts_with("<svg xmlns=") && picture.contains("an &lt;hour&gt;"), "{picture}");
-    // The percentage analyzer counts no arrivals.
-    assert_eq!(points(&picture, "one"), [TIMES as usize; 2]);
-    assert!(picture.contains(">a100 replicas<") && picture.contains(">h100 replicas<"), "{picture}");
-    assert!(!picture.contains("NaN"), "{picture}");
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::rows::{LoadSeries, ReplicaSeries, format_figure};
-use super::{Axis, History};
+use super::{History, TimeAxis};
 use crate::report::series::Series;
 
 /// Look of the levels of a timeline.
@@ -17,7 +17,7 @@ pub enum TimelineStyle {
     Digits,
 }
 
-/// Of more variants, the timeline has the sums.
+/// Most variants that the timeline shows. Of more, it has the sums.
 const MAX_VARIANTS: usize = 4;
 /// Characters of the longest name.
 const MAX_NAME: usize = 24;
@@ -53,9 +53,8 @@ pub(super) fn timeline(history: &History, columns: usize, style: TimelineStyle) 
         let levels = row.draw(width, style);
         let _ = writeln!(text, "{:<name$}{GAP}{:<kind$}{GAP}{levels}{GAP}{legend}", row.name, row.kind);
     }
-    let axis = Axis::new(history);
-    let (_, end) = axis.scale.ends();
-    let end = format!("{} {}", format_figure(end.round()), axis.unit_name);
+    let time = TimeAxis::new(history);
+    let end = format!("{} {}", format_figure(time.end.round()), time.unit_name);
     let _ =
         writeln!(text, "{:indent$}0{end:>rest$}", "", indent = name + kind + 2 * GAP.len(), rest = width - 1);
     text

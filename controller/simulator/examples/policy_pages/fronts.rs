@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use super::page::escape;
-use super::plot::{Line, Plot};
+use super::plot::{Line, Plot, escape};
 use super::scale::Scale;
 
 /// Cost by the oracle's, and requests within the objectives in percent.
@@ -11,15 +10,15 @@ type Point = (f64, f64);
 
 /// A trace and what policies made of it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Trace {
+pub(crate) struct Trace {
     /// Its name.
-    pub title: String,
+    pub(crate) title: String,
     /// Letters and points of the policies that scale by themselves.
-    pub rivals: Vec<(char, Point)>,
+    pub(crate) rivals: Vec<(char, Point)>,
     /// Those that know the requests in advance: no part of the front.
-    pub hindsight: Vec<(char, Point)>,
+    pub(crate) hindsight: Vec<(char, Point)>,
     /// Points of wva, with less to keep first.
-    pub wva: Vec<Point>,
+    pub(crate) wva: Vec<Point>,
 }
 
 /// Pixels of a plot, and of all text above them.
@@ -36,8 +35,7 @@ const STYLE: &str = "text{font:12px system-ui,sans-serif;fill:#222}.title{font-w
 .wva{stroke:#4a9ff5}.front,.later{stroke:#a8a8a8}.later{fill:#a8a8a8;stroke:none}}";
 
 /// A plot for each trace, three in a row. `legend`: what the letters mean.
-#[must_use]
-pub fn fronts(traces: &[Trace], legend: &str) -> String {
+pub(crate) fn fronts(traces: &[Trace], legend: &str) -> String {
     let rows = u32::try_from(traces.len().div_ceil(COLUMNS)).unwrap_or(u32::MAX);
     let (width, height) = (WIDTH * 3.0, LEGEND + f64::from(rows) * (HEIGHT + TITLE));
     let mut svg = format!(

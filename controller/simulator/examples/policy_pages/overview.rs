@@ -6,24 +6,23 @@ use std::fmt::Write;
 
 use serde::Deserialize;
 
-use super::page::escape;
-use super::plot::Plot;
+use super::plot::{Plot, escape};
 use super::scale::Scale;
 
 /// A file of results.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Results {
+pub(crate) struct Results {
     /// Scenarios of the file.
-    pub scenarios: Vec<Scenario>,
+    pub(crate) scenarios: Vec<Scenario>,
 }
 
 /// Results of a scenario.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Scenario {
+pub(crate) struct Scenario {
     /// Its title.
-    pub title: String,
+    pub(crate) title: String,
     /// Seeds that each policy ran on.
-    pub seeds: u64,
+    pub(crate) seeds: u64,
     policies: Vec<Policy>,
 }
 
@@ -46,15 +45,15 @@ struct Figure {
 
 /// A policy and its title in tables.
 #[derive(Clone, Copy, Debug)]
-pub struct Column<'a> {
+pub(crate) struct Column<'a> {
     /// Name in scenarios.
-    pub policy: &'a str,
+    pub(crate) policy: &'a str,
     /// Title in tables.
-    pub title: &'a str,
+    pub(crate) title: &'a str,
 }
 
 /// Key of the ratio among the figures of a table.
-pub const RATIO: &str = "costByOracle";
+pub(crate) const RATIO: &str = "costByOracle";
 
 impl Scenario {
     fn policy(&self, name: &str) -> Option<&Policy> {
@@ -98,8 +97,7 @@ fn header(titles: &[String]) -> String {
 
 /// Requests in SLO in percent, and the cost relative to the oracle's in brackets. The highest share is in bold. A size
 /// chosen in hindsight precedes it.
-#[must_use]
-pub fn attainment(scenarios: &[&Scenario], columns: &[Column<'_>]) -> String {
+pub(crate) fn attainment(scenarios: &[&Scenario], columns: &[Column<'_>]) -> String {
     let titles = std::iter::once("trace").chain(columns.iter().map(|c| c.title)).map(str::to_owned);
     let mut table = header(&titles.collect::<Vec<_>>());
     for scenario in scenarios {
@@ -120,8 +118,7 @@ pub fn attainment(scenarios: &[&Scenario], columns: &[Column<'_>]) -> String {
 }
 
 /// A row for each policy, in the order of the file.
-#[must_use]
-pub fn figures(scenario: &Scenario, columns: &[(&str, &str, usize)]) -> String {
+pub(crate) fn figures(scenario: &Scenario, columns: &[(&str, &str, usize)]) -> String {
     let titles =
         std::iter::once("policy").chain(columns.iter().map(|(_, title, _)| *title)).map(str::to_owned);
     let mut table = header(&titles.collect::<Vec<_>>());
@@ -133,8 +130,7 @@ pub fn figures(scenario: &Scenario, columns: &[(&str, &str, usize)]) -> String {
 }
 
 /// `policy` keeps over 3 points less, or costs over 15 % more.
-#[must_use]
-pub fn losses(scenarios: &[&Scenario], policy: Column<'_>, others: &[Column<'_>]) -> String {
+pub(crate) fn losses(scenarios: &[&Scenario], policy: Column<'_>, others: &[Column<'_>]) -> String {
     let titles = ["trace", "against", "in SLO %: its, the other's", "cost: its by the other's"];
     let mut table = header(&titles.map(str::to_owned));
     for scenario in scenarios {
@@ -166,8 +162,7 @@ const LEGEND: f64 = 34.0;
 const MARGIN: f64 = 8.0;
 
 /// A point for each scenario, a shape and a colour for each policy. At most five policies.
-#[must_use]
-pub fn plot(scenarios: &[&Scenario], columns: &[Column<'_>], goal: f64) -> String {
+pub(crate) fn plot(scenarios: &[&Scenario], columns: &[Column<'_>], goal: f64) -> String {
     let points: Vec<(usize, &str, (f64, f64))> = columns
         .iter()
         .enumerate()

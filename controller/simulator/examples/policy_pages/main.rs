@@ -1,16 +1,23 @@
 //! Writes the tables of pages from the results that make keeps, so that no figure is copied by hand. `policies` writes
 //! those of docs/development/evidence/policies.md with the plot (`make bench-policies`), `traffic` that of traffic.md next
-//! to it (`make bench-traces`), and `shares` the plot of conditions.md (`make bench-conditions`). A table stands between `<!-- table NAME -->` and `<!-- end -->`.
+//! to it (`make bench-traces`), `shares` the plot of conditions.md (`make bench-conditions`), and `hour` the picture of
+//! README.md (`make generate`). A table stands between `<!-- table NAME -->` and `<!-- end -->`.
 
 #![expect(clippy::print_stdout, reason = "prints the tables that it writes")]
+
+mod fronts;
+mod hour;
+mod overview;
+mod plot;
+mod scale;
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use wva_simulator::report::fronts::{Trace, fronts};
-use wva_simulator::report::overview::{Column, RATIO, Results, Scenario, attainment, figures, losses, plot};
+use fronts::{Trace, fronts};
+use overview::{Column, RATIO, Results, Scenario, attainment, figures, losses, plot};
 
 /// Scenarios older than the throughput analyzer, in the order of the page.
 const TRACES: [&str; 8] =
@@ -89,7 +96,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         [table, results, pages] if table == "policies" => policies(results, pages),
         [table, results, pages] if table == "traffic" => traffic(results, pages),
         [table, results, pages] if table == "shares" => shares(results, pages),
-        _ => Err("give policies, traffic or shares, the folder of the results and that of the pages".into()),
+        [picture, pages] if picture == "hour" => draw(&pages.join("hour.svg"), &hour::picture()?),
+        _ => Err("give policies, traffic or shares, the folder of the results and that of the pages; or hour and the latter"
+            .into()),
     }
 }
 
@@ -117,10 +126,7 @@ fn policies(folder: &Path, pages: &Path) -> Result<(), Box<dyn Error>> {
         ("week", seeds(&traces[7..]) + &figures(traces[7], &FIGURES)),
     ]);
     write(&pages.join("policies.md"), &page)?;
-    let drawing = pages.join("policy.svg");
-    fs::write(&drawing, plot(&all, &COLUMNS, GOAL))?;
-    println!("{} is written", drawing.display());
-    Ok(())
+    draw(&pages.join("policy.svg"), &plot(&all, &COLUMNS, GOAL))
 }
 
 /// Adds a column to a Markdown table, by the first cell of each row.
@@ -158,9 +164,12 @@ fn shares(folder: &Path, pages: &Path) -> Result<(), Box<dyn Error>> {
             trace.wva.push(table.point(row, "throughput")?);
         }
     }
-    let drawing = pages.join("shares.svg");
-    fs::write(&drawing, fronts(&traces, LEGEND))?;
-    println!("{} is written", drawing.display());
+    draw(&pages.join("shares.svg"), &fronts(&traces, LEGEND))
+}
+
+fn draw(file: &Path, svg: &str) -> Result<(), Box<dyn Error>> {
+    fs::write(file, svg)?;
+    println!("{} is written", file.display());
     Ok(())
 }
 
