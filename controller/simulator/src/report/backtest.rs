@@ -3,7 +3,7 @@
 
 use super::document::{Axis, Block, Chart, Document, NamedPoint, Points, Scale, Table};
 use super::minutes::{MinuteAxis, arrived};
-use crate::backtest::answer::{BacktestReport, Findings, ModelAnswer, PolicyAnswer};
+use crate::backtest::answer::{BacktestReport, Comparison, Findings, ModelAnswer, PolicyAnswer};
 use crate::backtest::compare::Outcome;
 use crate::backtest::plan::Time;
 use crate::backtest::policies::{RAN, WVA};
@@ -167,9 +167,9 @@ fn ranged(value: Option<f64>, from: f64, to: f64) -> String {
     format!("{}\n{from:.1} to {to:.1}", figure(value))
 }
 
-/// Two figures to compare.
-fn compared(pair: Option<(f64, f64)>) -> String {
-    pair.map_or_else(|| "-".to_owned(), |(measured, simulated)| format!("{measured:.1} / {simulated:.1}"))
+/// What was measured, and what the simulation shows.
+fn compared(pair: Option<&Comparison>) -> String {
+    pair.map_or_else(|| "-".to_owned(), |pair| format!("{:.1} / {:.1}", pair.measured, pair.simulated))
 }
 
 /// A figure; without a verdict or a measurement there is none.
@@ -184,8 +184,8 @@ fn calibration(answer: &ModelAnswer) -> Vec<Block> {
             Time(hour.from).to_string(),
             hour.refused.clone().unwrap_or_else(|| "judged".to_owned()),
             format!("{:.0}", hour.requests),
-            compared(hour.ttft.map(|c| (c.measured, c.simulated))),
-            compared(hour.itl.map(|c| (c.measured, c.simulated))),
+            compared(hour.ttft.as_ref()),
+            compared(hour.itl.as_ref()),
             hour.arrangement.clone(),
         ]
     });
