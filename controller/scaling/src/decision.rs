@@ -125,6 +125,11 @@ fn deciding_reason(steps: &[Step]) -> &Reason {
     last.or_else(|| steps.first().map(|step| &step.reason)).unwrap_or(&Reason::NO_CHANGE)
 }
 
+/// What `find` finds in the last step that has it.
+pub(crate) fn last_of<'a, T>(steps: &'a [Step], find: impl Fn(&'a Reason) -> Option<T>) -> Option<T> {
+    steps.iter().rev().find_map(|step| find(&step.reason))
+}
+
 /// True if load, waiting requests or the mode ask for more. A bound does not count: a user who scales to 0 has switched
 /// the HPA off, and is not overruled.
 pub(crate) fn wants_more(steps: &[Step]) -> bool {
@@ -201,7 +206,7 @@ impl Decision {
     /// Value that is held because the analysis failed.
     #[must_use]
     pub fn safety_net(&self) -> Option<FallbackSource> {
-        self.last_of(|reason| match reason {
+        last_of(&self.steps, |reason| match reason {
             Reason::SafetyNet { fallback_source, .. } => Some(*fallback_source),
             _ => None,
         })
@@ -210,12 +215,7 @@ impl Decision {
     /// Accelerator without enough free GPUs, or what else is too scarce.
     #[must_use]
     pub fn limited_by(&self) -> Option<Cow<'_, str>> {
-        self.last_of(Reason::scarce_budget)
-    }
-
-    /// What the last step has of which `find` finds something.
-    fn last_of<'a, T>(&'a self, find: impl Fn(&'a Reason) -> Option<T>) -> Option<T> {
-        self.steps.iter().rev().find_map(|step| find(&step.reason))
+        last_of(&self.steps, Reason::scarce_budget)
     }
 
     /// Key of its model.

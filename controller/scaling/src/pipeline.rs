@@ -9,6 +9,7 @@ use self::rank::Rank;
 use crate::analyze::{Verdict, analyze};
 use crate::decision::{
     Decision, ModelReport, Outcome, ReplicaReport, Report, Shadow, Stage, VariantKey, VariantState, Warning,
+    last_of,
 };
 use crate::draft::Draft;
 use crate::enforce::{enforce, find_activity};
@@ -259,8 +260,8 @@ impl OutcomeBuilder {
 fn decision(model: &ModelView, variant: &VariantView, mut draft: Draft) -> Decision {
     // The caller keeps thousands of decisions until the next cycle.
     draft.steps.shrink_to_fit();
-    let not_carried_out = draft.steps.iter().rev().find_map(|step| match step.reason {
-        Reason::NotCarriedOut { desired, .. } => Some(desired),
+    let not_carried_out = last_of(&draft.steps, |reason| match reason {
+        Reason::NotCarriedOut { desired, .. } => Some(*desired),
         _ => None,
     });
     Decision {

@@ -143,7 +143,7 @@ impl ModelServers {
         let others = MODEL_SERVERS.iter().map(|row| row.path).filter(|path| *path != METRICS_PATH);
         for path in others {
             let can_differ = match &first {
-                Ok(read) => read.requests.is_none(),
+                Ok(read) => read.requests.is_none() && read.unreadable.is_none(),
                 Err(error) => matches!(error, PageError::Refused(_) | PageError::InvalidPage(_)),
             };
             if !can_differ {

@@ -71,12 +71,12 @@ impl Trace {
         svg += &plot.polyline(&Line::steps("front", &self.front()));
         svg += &plot.polyline(&Line::slopes("wva", &self.wva));
         for at in &self.wva {
-            let (x, y) = plot.place(*at);
+            let (x, y) = plot.place(at.0, at.1);
             let _ = write!(svg, "<circle class=\"one\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>");
         }
         for (class, policies) in [("later", &self.hindsight), ("letter", &self.rivals)] {
             for (letter, at) in policies {
-                let (x, y) = plot.place(*at);
+                let (x, y) = plot.place(at.0, at.1);
                 let _ = write!(
                     svg,
                     "<text class=\"{class}\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{letter}</text>",

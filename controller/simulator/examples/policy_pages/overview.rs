@@ -194,7 +194,7 @@ pub(crate) fn plot(scenarios: &[&Scenario], columns: &[Column<'_>], goal: f64) -
     plot.frame(&mut svg);
     for (i, title, at) in points {
         let _ = write!(svg, "<g><title>{}: {}</title>", escape(columns[i].title), escape(title));
-        svg += &shape(i, plot.place(at));
+        svg += &shape(i, plot.place(at.0, at.1));
         svg += "</g>";
     }
     svg + "</g></svg>\n"

@@ -54,7 +54,7 @@ impl<'a> Line<'a> {
 }
 
 impl Plot<'_> {
-    pub(crate) fn place(&self, (x, y): (f64, f64)) -> (f64, f64) {
+    pub(crate) fn place(&self, x: f64, y: f64) -> (f64, f64) {
         let across = self.x.share(x) * (self.width - LEFT - RIGHT);
         let up = self.y.share(y) * (self.height - BOTTOM - TOP);
         (LEFT + across, self.height - BOTTOM - up)
@@ -68,7 +68,7 @@ impl Plot<'_> {
     fn path(&self, line: &Line<'_>) -> String {
         let mut path = String::new();
         let mut level = None;
-        for (x, y) in line.points.iter().map(|point| self.place(*point)) {
+        for (x, y) in line.points.iter().map(|point| self.place(point.0, point.1)) {
             if let Some(level) =
                 level.filter(|level: &f64| line.shape == Shape::Steps && (level - y).abs() > 0.0)
             {
@@ -88,7 +88,7 @@ impl Plot<'_> {
             format!("<line class=\"{class}\" x1=\"{left}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>")
         };
         for value in self.y.ticks() {
-            let (_, y) = self.place((0.0, value));
+            let (_, y) = self.place(0.0, value);
             *svg += &across("grid", y);
             let _ = write!(
                 svg,
@@ -99,7 +99,7 @@ impl Plot<'_> {
             );
         }
         for value in self.x.ticks() {
-            let (x, _) = self.place((value, 0.0));
+            let (x, _) = self.place(value, 0.0);
             let y = height - BOTTOM + 14.0;
             let _ =
                 write!(svg, "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{}</text>", label(value));
@@ -115,7 +115,7 @@ impl Plot<'_> {
             escape(self.titles.1)
         );
         if let Some(mark) = self.mark {
-            *svg += &across("mark", self.place((0.0, mark)).1);
+            *svg += &across("mark", self.place(0.0, mark).1);
         }
     }
 }
