@@ -169,7 +169,7 @@ fn without_latencies(history: &History) -> Calibration {
         itl: None,
         refusal: Some(Refusal::NoLatencies),
     };
-    Calibration { hours: history.cells.chunks(cells_of_hour).map(hour).collect() }
+    Calibration { hours: history.cells.chunks(cells_of_hour).map(hour).collect(), cells: Vec::new() }
 }
 
 /// Bounds and times that no series shows, and how they are known.

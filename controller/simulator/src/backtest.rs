@@ -4,6 +4,7 @@
 
 pub mod answer;
 pub mod arrangement;
+mod by_cell;
 pub mod calibrate;
 pub mod candidates;
 mod coarse;

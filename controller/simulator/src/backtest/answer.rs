@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::HOUR;
 use super::calibrate::{Calibration, Hour};
-use super::candidates::arrangement;
+use super::candidates;
 use super::compare::{Fleet, Outcome};
 use super::fit::Fit;
 use super::history::{History, ModelKey};
@@ -308,7 +308,7 @@ fn hour_answer(history: &History, index: usize, hour: &Hour) -> HourAnswer {
         requests: hour.requests,
         ttft: hour.ttft.map(Comparison::from),
         itl: hour.itl.map(Comparison::from),
-        arrangement: arrangement(hour.candidates.best).to_string(),
+        arrangement: candidates::name(hour.candidates.best),
         refused: hour.refusal.map(|refusal| refusal.to_string()),
     }
 }

@@ -4,11 +4,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::arrangement::ARRANGEMENTS;
-use super::candidates::{Candidates, Fitness, arrangement};
+use super::arrangement::Arrangement;
+use super::by_cell::Simulator;
+use super::candidates::{BY_CELL, Candidates, Fitness, arrangement};
 use super::fit::{FIT_ERROR, Fit};
 use super::history::{Histogram, History, Windows};
-use super::ran;
 use super::refusal::{Error, MAX_ERROR, Refusal};
 use super::requests::Drawer;
 use super::shares::Shares;
@@ -16,7 +16,6 @@ use super::{HOUR, WINDOW};
 use crate::fleet::engine::{Engine, to_f64};
 use crate::fleet::server::Request;
 use crate::measure::Objectives;
-use crate::study::run_on_all_cores;
 
 /// Hours with fewer requests count for the cost only.
 pub const FEWEST_REQUESTS: f64 = 20.0;
@@ -52,6 +51,8 @@ pub struct Hour {
 pub struct Calibration {
     /// Hours in order of time.
     pub hours: Vec<Hour>,
+    /// Arrangement of each cell on its own, of the draws with the seeds from 1 on.
+    pub cells: Vec<Vec<Arrangement>>,
 }
 
 impl Hour {
@@ -98,6 +99,13 @@ impl Calibration {
         self.hours.iter().filter(|hour| hour.refusal.is_none()).map(|hour| hour.requests).sum()
     }
 
+    /// Arranges the cells of further draws on their own, up to the seed `draws`.
+    pub(super) fn arrange_cells(&mut self, simulator: &Simulator<'_>, draws: u64) {
+        for seed in self.cells.len() as u64 + 1..=draws {
+            self.cells.extend(simulator.arrangements(&simulator.run_each(seed)));
+        }
+    }
+
     /// Requests with the best arrangement of each hour.
     #[must_use]
     pub fn requests(&self, drawer: &Drawer<'_>, seed: u64) -> Arc<[Request]> {
@@ -120,7 +128,13 @@ impl Calibration {
 
     fn draw(&self, drawer: &Drawer<'_>, of: fn(&Candidates) -> usize, seed: u64) -> Arc<[Request]> {
         let index = |hour: usize| self.hours.get(hour).map_or(1, |hour| of(&hour.candidates));
-        drawer.draw(|hour| arrangement(index(hour)), seed)
+        let cells_of_hour = drawer.cells_of_hour();
+        let own = usize::try_from(seed).ok().and_then(|seed| self.cells.get(seed.checked_sub(1)?));
+        let of_cell = |cell: usize| match index(cell / cells_of_hour) {
+            BY_CELL => own.and_then(|own| own.get(cell)).copied().unwrap_or(Arrangement::Random),
+            index => arrangement(index),
+        };
+        drawer.draw(of_cell, seed)
     }
 }
 
@@ -139,17 +153,23 @@ pub fn calibrate(
     engine: Engine,
     objectives: Objectives,
 ) -> Calibration {
-    let all = 0..history.window_count();
-    let draws = draws(history);
-    let simulated = run_on_all_cores(&ARRANGEMENTS, |arrangement| {
-        let draw = |seed| {
-            let requests = drawer.draw(|_| *arrangement, seed);
-            ran::simulate(history, engine, &requests, objectives, all.clone()).0
-        };
-        Simulated::new((1..=draws).map(draw).collect())
-    });
-    let hours = history.window_count().div_ceil((HOUR / WINDOW) as usize);
-    Calibration { hours: (0..hours).map(|i| hour(history, &simulated, objectives, i)).collect() }
+    let simulator = Simulator { history, drawer, engine, objectives };
+    let mut cells = Vec::new();
+    let mut shown: Vec<Vec<Windows>> = vec![Vec::new(); BY_CELL + 1];
+    for seed in 1..=draws(history) {
+        let all = simulator.run_each(seed);
+        if let Some(own) = simulator.arrangements(&all) {
+            shown[BY_CELL].push(simulator.run(&drawer.draw(|cell| own[cell], seed)).windows);
+            cells.push(own);
+        }
+        for (place, own) in shown.iter_mut().zip(all) {
+            place.push(own.windows);
+        }
+    }
+    let simulated: Vec<Simulated> =
+        shown.into_iter().filter(|draws| !draws.is_empty()).map(Simulated::new).collect();
+    let hours = 0..history.hour_count();
+    Calibration { hours: hours.map(|i| hour(history, &simulated, objectives, i)).collect(), cells }
 }
 
 /// A fit with the calibration of its engine.
@@ -181,12 +201,12 @@ pub fn best_first(
             all.swap(0, i);
         }
     }
-    let Some(best) = all.first_mut() else { return all };
-    let fitted = best.fit;
+    let Some(fitted) = all.first().map(|best| best.fit) else { return all };
     for factor in [1.0 - FIT_ERROR, 1.0 + FIT_ERROR] {
-        let other = calibrated(Fit { engine: fitted.engine.slowed_by(factor), ..fitted });
-        if judged(&other) > judged(best) {
-            *best = other;
+        all.push(calibrated(Fit { engine: fitted.engine.slowed_by(factor), ..fitted }));
+        let last = all.len() - 1;
+        if judged(&all[last]) > judged(&all[0]) {
+            all.swap(0, last);
         }
     }
     all

@@ -41,16 +41,21 @@ impl Candidates {
             let allowed = all.iter().enumerate().filter(|(_, own)| is_allowed(own));
             allowed.min_by(|a, b| a.1.distance.total_cmp(&b.1.distance)).map(|(i, _)| i)
         };
-        let Some(best) = nearest(&|_| true) else { return Self::only(RANDOM) };
-        let fits = |own: &Fitness| own.distance <= all[best].distance + tolerance;
+        let Some(nearest_of_all) = nearest(&|_| true) else { return Self::only(RANDOM) };
+        let ordered = all.get(..BY_CELL).unwrap_or(all);
+        let fits = |own: &Fitness| own.distance <= all[nearest_of_all].distance + tolerance;
+        // It follows the bursts of the hour, which others only have as often.
+        let is_by_cell = all.get(BY_CELL).is_some_and(fits);
+        let best = if is_by_cell { BY_CELL } else { nearest_of_all };
+        let ordered = if is_by_cell { &[] } else { ordered };
         let least = |of: &dyn Fn(&Fitness) -> f64| {
             let found = all.iter().enumerate().min_by(|a, b| of(a.1).total_cmp(&of(b.1)));
             found.map_or(best, |(i, _)| i)
         };
         Self {
             best,
-            smoothest: all.iter().position(fits).unwrap_or(best),
-            burstiest: all.iter().rposition(fits).unwrap_or(best),
+            smoothest: ordered.iter().position(fits).unwrap_or(best),
+            burstiest: ordered.iter().rposition(fits).unwrap_or(best),
             early: nearest(&|own| own.surplus.0 >= 0.0).unwrap_or_else(|| least(&|own| -own.surplus.0)),
             late: nearest(&|own| own.surplus.1 <= 0.0).unwrap_or_else(|| least(&|own| own.surplus.1)),
         }
@@ -72,10 +77,22 @@ impl Candidates {
     }
 }
 
+/// Index of the arrangement of each cell on its own, after [`ARRANGEMENTS`].
+pub(super) const BY_CELL: usize = ARRANGEMENTS.len();
+
 /// Arrangement without any evidence.
 const RANDOM: usize = 1;
 
-/// An arrangement by its index.
+/// Name of an arrangement by its index.
+pub(super) fn name(index: usize) -> String {
+    if index == BY_CELL {
+        "as the first tokens of each scrape tell".to_owned()
+    } else {
+        arrangement(index).to_string()
+    }
+}
+
+/// An arrangement by its index, the same for all cells.
 pub(super) fn arrangement(index: usize) -> Arrangement {
     ARRANGEMENTS.get(index).copied().unwrap_or(Arrangement::Random)
 }

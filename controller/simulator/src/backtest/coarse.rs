@@ -40,6 +40,7 @@ impl Cell {
         let (counts, time) = (counts as f32, time as f32);
         self.arrivals += counts * other.arrivals;
         self.first_tokens += counts * other.first_tokens;
+        self.first_token_seconds += counts * other.first_token_seconds;
         self.prompt_tokens += counts * other.prompt_tokens;
         self.generated += counts * other.generated;
         self.replicas += time * other.replicas;

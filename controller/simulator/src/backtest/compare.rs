@@ -127,8 +127,8 @@ pub struct Reconstructions<'a> {
     history: &'a History,
     /// Settings with their seeds; the last ones are those of half of the scrapes.
     settings: Vec<(Setting, u64)>,
-    /// Number of the others.
-    members: usize,
+    /// Hours that each of the others fits.
+    fitted_hours: Vec<Vec<bool>>,
 }
 
 /// A run of a policy, and its fixed number of replicas.
@@ -142,7 +142,8 @@ impl<'a> Reconstructions<'a> {
             (setting(history, member.engine, member.requests.clone(), objectives, fleet), member.seed)
         };
         let Ensemble { members, coarse } = ensemble;
-        Self { history, settings: members.iter().chain(coarse).map(of).collect(), members: members.len() }
+        let fitted_hours = members.iter().map(|member| member.fitted_hours.clone()).collect();
+        Self { history, settings: members.iter().chain(coarse).map(of).collect(), fitted_hours }
     }
 
     /// Setting of the best one.
@@ -194,6 +195,17 @@ impl<'a> Reconstructions<'a> {
         runs.filter_map(|(policy, runs)| self.outcome(&policy.name, runs, is_judged, known)).collect()
     }
 
+    /// Replicas of the best fixed fleet if its share is off by as much as that of a verdict may be: less, and more.
+    fn sizes(&self, is_judged: &[bool]) -> Vec<u32> {
+        let of = |(setting, seed): &(Setting, u64), error: f64| {
+            let mut setting = setting.clone();
+            setting.objectives.attainment = (setting.objectives.attainment + error).clamp(0.0, 1.0);
+            best_fixed_size(&setting, is_judged, *seed)
+        };
+        let best = self.settings.first();
+        best.map_or_else(Vec::new, |best| [-MAX_ERROR, MAX_ERROR].map(|error| of(best, error)).to_vec())
+    }
+
     fn outcome(
         &self,
         name: &str,
@@ -202,13 +214,20 @@ impl<'a> Reconstructions<'a> {
         ran: RanFigures,
     ) -> Option<Outcome> {
         let counts: Vec<Counts> = runs.iter().map(|(tally, _)| count(tally, is_judged)).collect();
-        let (members, coarse) = counts.split_at_checked(self.members)?;
+        let (members, coarse) = counts.split_at_checked(self.fitted_hours.len())?;
         let mut order: Vec<usize> = (0..members.len()).collect();
         let key = |i: usize| (members[i].replica_hours, members[i].share());
         order.sort_by(|a, b| key(*a).0.total_cmp(&key(*b).0).then(key(*a).1.total_cmp(&key(*b).1)));
         let median = *order.get(order.len() / 2)?;
-        let ranges = Ranges::new(members, coarse);
+        let mut ranges = Ranges::new(members, coarse);
         let (Tally { minutes, .. }, size) = runs.swap_remove(median);
+        if let Some(size) = size {
+            let others = self.sizes(is_judged);
+            let hours = others
+                .into_iter()
+                .map(|other| counts[median].replica_hours * f64::from(other) / f64::from(size));
+            ranges.hours = range(hours.chain([ranges.hours.0, ranges.hours.1]));
+        }
         Some(Outcome {
             name: name.to_owned(),
             counts: counts[median],
@@ -234,7 +253,7 @@ pub fn compare(
     let watched: Vec<Option<&spec::Policy>> =
         all.iter().copied().filter(|policy| is_watched(*policy)).collect();
     let first = reconstructions.run(&watched, &[], &finished);
-    refuse_bursts(calibration, &first, reconstructions.members);
+    refuse_bursts(calibration, &first, &reconstructions.fitted_hours);
     let is_judged: Vec<bool> = calibration.hours.iter().map(|hour| hour.refusal.is_none()).collect();
     let Some((ran, _)) = first.first().and_then(|runs| runs.first()) else { return Vec::new() };
     let known =
@@ -312,15 +331,15 @@ fn replicas(minute: &Minute) -> f64 {
 /// Minutes of an hour.
 pub(super) const MINUTES: usize = (HOUR / 60) as usize;
 
-/// Refuses hours in which the replicas that ran, or wva by default, keep different shares in the reconstructions.
-fn refuse_bursts(calibration: &mut Calibration, watched: &[Vec<Run>], members: usize) {
+/// Refuses hours in which the replicas that ran, or wva by default, keep different shares in the reconstructions that fit them.
+fn refuse_bursts(calibration: &mut Calibration, watched: &[Vec<Run>], fitted_hours: &[Vec<bool>]) {
     for (index, hour) in calibration.hours.iter_mut().enumerate() {
         if hour.refusal.is_some() || !hour.is_busy() {
             continue;
         }
         for runs in watched {
-            let shares =
-                runs.iter().take(members).map(|(tally, _)| Counts::of_hour(&tally.minutes, index).share());
+            let fitted = runs.iter().zip(fitted_hours).filter(|(_, hours)| hours.get(index) == Some(&true));
+            let shares = fitted.map(|((tally, _), _)| Counts::of_hour(&tally.minutes, index).share());
             let (least, most) = range(shares);
             if most - least > 2.0 * MAX_ERROR {
                 hour.refusal = Some(Refusal::Bursts { least, most });

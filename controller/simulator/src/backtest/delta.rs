@@ -6,9 +6,9 @@ use super::steps::{FEWEST_GAPS, Point};
 /// Values of a pod at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Scrape {
-    pub(super) values: [f64; 8],
+    pub(super) values: [f64; Counter::ALL.len()],
     /// Bit of each counter with a value.
-    pub(super) present: u8,
+    pub(super) present: u16,
 }
 
 impl Scrape {
@@ -17,7 +17,7 @@ impl Scrape {
     }
 
     pub(super) fn has(&self, counter: Counter) -> bool {
-        self.present & (1 << counter as u8) != 0
+        self.present & (1 << counter as u16) != 0
     }
 
     pub(super) fn in_flight(&self) -> f64 {
@@ -30,6 +30,7 @@ impl Scrape {
 pub(super) struct Delta {
     pub(super) arrivals: f64,
     pub(super) first_tokens: f64,
+    pub(super) first_token_seconds: f64,
     pub(super) prompt_tokens: f64,
     pub(super) generated: f64,
     pub(super) gap_seconds: f64,
@@ -50,6 +51,7 @@ impl Delta {
             // Requests that clients give up leave without being counted.
             arrivals: (finished + after.in_flight() - before.in_flight()).max(0.0),
             first_tokens: difference(Counter::FirstTokens),
+            first_token_seconds: difference(Counter::FirstTokenSeconds),
             prompt_tokens: difference(Counter::PromptTokens),
             generated: difference(Counter::Generated),
             gap_seconds: difference(Counter::GapSeconds),
@@ -65,6 +67,7 @@ impl Delta {
         Self {
             arrivals: self.arrivals / 2.0,
             first_tokens: self.first_tokens / 2.0,
+            first_token_seconds: self.first_token_seconds / 2.0,
             prompt_tokens: self.prompt_tokens / 2.0,
             generated: self.generated / 2.0,
             gap_seconds: self.gap_seconds / 2.0,

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
+use super::by_cell::Simulator;
 use super::calibrate::{Calibrated, calibrate};
-use super::fit::FIT_ERROR;
 use super::history::History;
 use super::requests::Drawer;
 use crate::fleet::engine::Engine;
@@ -21,6 +21,8 @@ pub struct Member {
     pub requests: Arc<[Request]>,
     /// Seed of the times that replicas take to start.
     pub seed: u64,
+    /// Whether its engine shows the measured latencies, by hour.
+    pub fitted_hours: Vec<bool>,
 }
 
 /// All reconstructions of a history.
@@ -45,7 +47,10 @@ impl Ensemble {
         objectives: Objectives,
     ) -> Self {
         let Some((best, others)) = calibrated.split_first() else { return Self::default() };
-        Self { members: members(drawer, best, others), coarse: coarse(history, best, objectives) }
+        let mut best = best.clone();
+        let simulator = Simulator { history, drawer, engine: best.fit.engine, objectives };
+        best.calibration.arrange_cells(&simulator, DRAWS as u64);
+        Self { members: members(drawer, &best, others), coarse: coarse(history, &best, objectives) }
     }
 }
 
@@ -54,24 +59,21 @@ fn seeds() -> impl Iterator<Item = u64> {
 }
 
 fn members(drawer: &Drawer<'_>, best: &Calibrated, others: &[Calibrated]) -> Vec<Member> {
-    let Calibrated { fit, calibration } = best;
-    let draw = |seed: u64| Member { engine: fit.engine, requests: calibration.requests(drawer, seed), seed };
-    let mut members: Vec<Member> = seeds().map(draw).collect();
-    let mut add = |engine: Engine, requests: Arc<[Request]>| {
-        let seed = members.len() as u64 + 1;
-        members.push(Member { engine, requests, seed });
-    };
-    for requests in calibration.others(drawer) {
-        add(fit.engine, requests);
-    }
-    for (seed, other) in (1 + DRAWS as u64..).zip(others) {
-        add(other.fit.engine, other.calibration.requests(drawer, seed));
-    }
-    let requests = calibration.requests(drawer, 1);
-    for factor in [1.0 - FIT_ERROR, 1.0 + FIT_ERROR] {
-        add(fit.engine.slowed_by(factor), requests.clone());
+    let mut members: Vec<Member> =
+        seeds().map(|seed| best.member(best.calibration.requests(drawer, seed), seed)).collect();
+    let of_others = others.iter().map(|other| (other, other.calibration.requests(drawer, 1)));
+    let arranged = best.calibration.others(drawer).into_iter().map(|requests| (best, requests));
+    for (seed, (calibrated, requests)) in (1 + DRAWS as u64..).zip(arranged.chain(of_others)) {
+        members.push(calibrated.member(requests, seed));
     }
     members
+}
+
+impl Calibrated {
+    fn member(&self, requests: Arc<[Request]>, seed: u64) -> Member {
+        let fitted_hours = self.calibration.hours.iter().map(|hour| hour.refusal.is_none()).collect();
+        Member { engine: self.fit.engine, requests, seed, fitted_hours }
+    }
 }
 
 fn coarse(history: &History, best: &Calibrated, objectives: Objectives) -> Vec<Member> {
@@ -79,5 +81,8 @@ fn coarse(history: &History, best: &Calibrated, objectives: Objectives) -> Vec<M
     let drawer = Drawer::new(&coarse);
     let engine = best.fit.engine;
     let calibration = calibrate(&coarse, &drawer, engine, objectives);
-    seeds().map(|seed| Member { engine, requests: calibration.requests(&drawer, seed), seed }).collect()
+    let mut own = Calibrated { fit: best.fit, calibration };
+    let simulator = Simulator { history: &coarse, drawer: &drawer, engine, objectives };
+    own.calibration.arrange_cells(&simulator, DRAWS as u64);
+    seeds().map(|seed| own.member(own.calibration.requests(&drawer, seed), seed)).collect()
 }

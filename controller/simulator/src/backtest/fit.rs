@@ -175,7 +175,7 @@ impl Problem<'_> {
         let objectives = Objectives::default();
         let mut all = Vec::new();
         for block in self.blocks {
-            let (simulated, _) = ran::simulate(self.history, engine, requests, objectives, block.clone());
+            let simulated = ran::simulate(self.history, engine, requests, objectives, block.clone()).windows;
             let measured = &self.history.windows;
             let gaps = simulated.mean_gap(block).zip(measured.mean_gap(block));
             all.push(gaps.map_or(0.0, |(own, real)| GAP_WEIGHT * (own / real).ln()));

@@ -29,13 +29,15 @@ impl std::fmt::Display for ModelKey {
 
 /// Sums over the pods of a model within a cell of time. A cell is as long as the usual scrape interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(from = "[f32; 6]", into = "[f32; 6]")]
-#[schemars(with = "[f32; 6]")]
+#[serde(from = "[f32; 7]", into = "[f32; 7]")]
+#[schemars(with = "[f32; 7]")]
 pub struct Cell {
     /// Requests that arrived.
     pub arrivals: f32,
     /// Requests that got their first token.
     pub first_tokens: f32,
+    /// Sum of their times to the first token, seconds.
+    pub first_token_seconds: f32,
     /// Prompt tokens of these requests.
     pub prompt_tokens: f32,
     /// Generated tokens.
@@ -46,17 +48,20 @@ pub struct Cell {
     pub missing: f32,
 }
 
-impl From<[f32; 6]> for Cell {
-    fn from([arrivals, first_tokens, prompt_tokens, generated, replicas, missing]: [f32; 6]) -> Self {
-        Self { arrivals, first_tokens, prompt_tokens, generated, replicas, missing }
+impl From<[f32; 7]> for Cell {
+    fn from(
+        [arrivals, first_tokens, first_token_seconds, prompt_tokens, generated, replicas, missing]: [f32; 7],
+    ) -> Self {
+        Self { arrivals, first_tokens, first_token_seconds, prompt_tokens, generated, replicas, missing }
     }
 }
 
-impl From<Cell> for [f32; 6] {
+impl From<Cell> for [f32; 7] {
     fn from(cell: Cell) -> Self {
-        let Cell { arrivals, first_tokens, prompt_tokens, generated, replicas, missing } = cell;
+        let Cell { arrivals, first_tokens, first_token_seconds, prompt_tokens, generated, replicas, missing } =
+            cell;
         // Thousandths suffice, and keep the file short.
-        [arrivals, first_tokens, prompt_tokens, generated, replicas, missing]
+        [arrivals, first_tokens, first_token_seconds, prompt_tokens, generated, replicas, missing]
             .map(|value| (value * 1000.0).round() / 1000.0)
     }
 }
@@ -223,6 +228,12 @@ impl History {
         self.cells.len().div_ceil(self.cells_of_window())
     }
 
+    /// Number of hours, the last one perhaps in part.
+    #[must_use]
+    pub fn hour_count(&self) -> usize {
+        self.window_count().div_ceil((super::HOUR / WINDOW) as usize)
+    }
+
     /// Cells of a window, at least 1.
     #[must_use]
     pub fn cells_of_window(&self) -> usize {
@@ -337,7 +348,7 @@ mod tests {
     fn a_cell_is_a_row_of_rounded_numbers() {
         let cell = Cell { arrivals: 1.0 / 3.0, missing: 2.0, ..Cell::default() };
         let text = serde_json::to_string(&cell).unwrap();
-        assert_eq!(text, "[0.333,0.0,0.0,0.0,0.0,2.0]");
+        assert_eq!(text, "[0.333,0.0,0.0,0.0,0.0,0.0,2.0]");
         let read: Cell = serde_json::from_str(&text).unwrap();
         assert!((read.arrivals - 0.333).abs() < 1e-6);
     }

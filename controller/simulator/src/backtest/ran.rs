@@ -8,7 +8,7 @@ use super::history::{Histogram, History, Windows};
 use crate::fleet::engine::{Engine, to_f64};
 use crate::fleet::server::{Request, ServedRequest};
 use crate::fleet::variant::{Gateway, Router, SlowStart, Variant};
-use crate::measure::{Objectives, Tally};
+use crate::measure::Objectives;
 use crate::policy::SYNC;
 use crate::policy::fixed::Schedule;
 use crate::random::RandomQuantity;
@@ -76,7 +76,16 @@ fn prefix_hits(history: &History) -> Vec<(f64, f64)> {
     (0..).zip(hours).map(rate).collect()
 }
 
-/// What the servers of a simulation would have shown in the windows of a part of the history, and the run's tally.
+/// What the servers of a simulation would have shown.
+#[derive(Clone, Debug, Default)]
+pub struct Shown {
+    /// Latencies by window.
+    pub windows: Windows,
+    /// Sum of the times to first tokens in each cell, seconds.
+    pub first_token_seconds: Vec<f32>,
+}
+
+/// What the servers of a simulation would have shown in a part of the history.
 #[must_use]
 pub fn simulate(
     history: &History,
@@ -84,7 +93,7 @@ pub fn simulate(
     requests: &Arc<[Request]>,
     objectives: Objectives,
     part: Range<usize>,
-) -> (Windows, Tally) {
+) -> Shown {
     let first = part.start.saturating_sub(WARM_UP);
     let (from, to) = (f64::from(WINDOW) * to_f64(first as u64), f64::from(WINDOW) * to_f64(part.end as u64));
     let inside = requests.partition_point(|r| r.arrived < from)..requests.partition_point(|r| r.arrived < to);
@@ -109,9 +118,9 @@ pub fn simulate(
         duration: to - from,
     };
     let mut schedule = schedule(replicas);
-    let mut observer = Observer::new(&history.windows, from, history.window_count());
-    let tally = run_observed(&setting, &mut schedule, 1, |_| {}, &mut |served| observer.observe(served));
-    (observer.windows, tally)
+    let mut observer = Observer::new(history, from);
+    run_observed(&setting, &mut schedule, 1, |_| {}, &mut |served| observer.observe(served));
+    observer.shown
 }
 
 /// The schedule of the replicas that ran.
@@ -128,13 +137,16 @@ pub fn schedule(replicas: &[u32]) -> Schedule {
 
 /// Histograms with the bounds of the servers.
 struct Observer {
-    windows: Windows,
+    shown: Shown,
+    /// Length of a cell, seconds.
+    step: f64,
     /// Start of the simulation, seconds since the start of the history.
     offset: f64,
 }
 
 impl Observer {
-    fn new(bounds: &Windows, offset: f64, count: usize) -> Self {
+    fn new(history: &History, offset: f64) -> Self {
+        let (bounds, count) = (&history.windows, history.window_count());
         let like = |own: &Histogram| Histogram {
             bounds: own.bounds.clone(),
             rows: vec![vec![0.0; own.bounds.len() + 1]; count],
@@ -146,13 +158,18 @@ impl Observer {
             gaps: vec![0.0; count],
             ..Windows::default()
         };
-        Self { windows, offset }
+        let shown = Shown { windows, first_token_seconds: vec![0.0; history.cells.len()] };
+        Self { shown, step: f64::from(history.step.max(1)), offset }
     }
 
     fn observe(&mut self, served: &ServedRequest) {
         let request = served.request;
-        let Windows { ttft, request_gap, .. } = &mut self.windows;
-        count(ttft, window(self.offset + served.first_token), served.first_token - request.arrived);
+        let Shown { windows: Windows { ttft, request_gap, .. }, first_token_seconds } = &mut self.shown;
+        let (at, seconds) = (self.offset + served.first_token, served.first_token - request.arrived);
+        count(ttft, window(at), seconds);
+        if let Some(sum) = first_token_seconds.get_mut(index(at, self.step)) {
+            *sum += to_f32(seconds);
+        }
         if request.output > 1 {
             let generating = served.ended - served.first_token;
             count(
@@ -171,11 +188,12 @@ impl Observer {
     fn spread(&mut self, time: Range<f64>, tokens: f64) {
         let length = time.end - time.start;
         let (first, last) = (window(time.start), window(time.end));
-        for i in first..=last.min(self.windows.gaps.len().saturating_sub(1)) {
+        let windows = &mut self.shown.windows;
+        for i in first..=last.min(windows.gaps.len().saturating_sub(1)) {
             let start = f64::from(WINDOW) * to_f64(i as u64);
             let inside = (time.end.min(start + f64::from(WINDOW)) - time.start.max(start)).max(0.0);
-            self.windows.gap_seconds[i] += to_f32(inside);
-            self.windows.gaps[i] += to_f32(tokens * if length > 0.0 { inside / length } else { 1.0 });
+            windows.gap_seconds[i] += to_f32(inside);
+            windows.gaps[i] += to_f32(tokens * if length > 0.0 { inside / length } else { 1.0 });
         }
     }
 }
@@ -187,9 +205,13 @@ fn count(histogram: &mut Histogram, window: usize, seconds: f64) {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times are within the history")]
 fn window(at: f64) -> usize {
-    (at / f64::from(WINDOW)).max(0.0) as usize
+    index(at, f64::from(WINDOW))
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times are within the history")]
+fn index(at: f64, length: f64) -> usize {
+    (at / length).max(0.0) as usize
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "counts of a window need no more")]

@@ -54,13 +54,12 @@ impl<'a> Drawer<'a> {
         Self { history, prompts, outputs, mean_outputs }
     }
 
-    /// Requests with an arrangement for each hour, in order of time, seconds since the start of the history.
+    /// Requests with an arrangement for each cell, in order of time, seconds since the start of the history. Those of a cell
+    /// do not depend on the arrangements of the others.
     #[must_use]
     pub fn draw(&self, arrangement: impl Fn(usize) -> Arrangement, seed: u64) -> Arc<[Request]> {
         let step = f64::from(self.history.step);
-        let mut arrivals = random_stream(seed, Stream::Arrivals);
         let mut lengths = random_stream(seed, Stream::Lengths);
-        let cells_of_hour = (super::HOUR / self.history.step.max(1)).max(1) as usize;
         let cells_of_window = self.history.cells_of_window();
         let mut requests = Vec::new();
         let mut owed = 0.0;
@@ -70,8 +69,10 @@ impl<'a> Drawer<'a> {
             let prompts = self.prompts_of_cells(window, first, &counts, &mut lengths);
             let mut outputs = self.outputs_of(window, counts.iter().sum(), &mut lengths).into_iter();
             for (i, (count, prompts)) in counts.iter().zip(prompts).enumerate() {
-                let start = step * crate::fleet::engine::to_f64((first + i) as u64);
-                let places = arrangement((first + i) / cells_of_hour).places(*count, step, &mut arrivals);
+                let cell = first + i;
+                let start = step * to_f64(cell);
+                let mut arrivals = random_stream(seed ^ ((cell as u64) << 8), Stream::Arrivals);
+                let places = arrangement(cell).places(*count, step, &mut arrivals);
                 requests.extend(places.into_iter().zip(prompts).map(|(place, input)| Request {
                     arrived: start + step * place,
                     input: tokens(input),
@@ -80,6 +81,11 @@ impl<'a> Drawer<'a> {
             }
         }
         requests.into()
+    }
+
+    /// Cells of an hour, at least 1.
+    pub(super) fn cells_of_hour(&self) -> usize {
+        (super::HOUR / self.history.step.max(1)).max(1) as usize
     }
 
     /// Outputs of the requests of a window: drawn, and scaled to the tokens that the servers counted.

@@ -76,7 +76,7 @@ impl Scrapes {
             #[expect(clippy::cast_possible_truncation, reason = "times of this century in milliseconds")]
             let scrape = scrapes.entry((at * 1000.0).round() as i64).or_default();
             scrape.values[counter as usize] += value;
-            scrape.present |= 1 << counter as u8;
+            scrape.present |= 1 << counter as u16;
         }
     }
 
@@ -153,6 +153,7 @@ impl Reduced {
             let part = |value: f64| to_f32(value * f64::from(share));
             cell.arrivals += part(delta.arrivals);
             cell.first_tokens += part(delta.first_tokens);
+            cell.first_token_seconds += part(delta.first_token_seconds);
             cell.prompt_tokens += part(delta.prompt_tokens);
             cell.generated += part(delta.generated);
             cell.replicas += covered;

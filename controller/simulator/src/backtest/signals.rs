@@ -19,6 +19,8 @@ pub enum Counter {
     Generated,
     /// Requests with a first token.
     FirstTokens,
+    /// Sum of the times to their first tokens.
+    FirstTokenSeconds,
     /// Sum of the times between tokens.
     GapSeconds,
     /// Number of these times.
@@ -44,13 +46,14 @@ pub enum Figure {
 
 impl Counter {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Finished,
         Self::Running,
         Self::Waiting,
         Self::PromptTokens,
         Self::Generated,
         Self::FirstTokens,
+        Self::FirstTokenSeconds,
         Self::GapSeconds,
         Self::Gaps,
     ];
@@ -65,6 +68,7 @@ impl Counter {
             Self::PromptTokens => (ServerSignal::PromptTokens, ""),
             Self::Generated => (ServerSignal::GeneratedTokens, ""),
             Self::FirstTokens => (ServerSignal::FirstToken, "_count"),
+            Self::FirstTokenSeconds => (ServerSignal::FirstToken, "_sum"),
             Self::GapSeconds => (ServerSignal::TokenGap, "_sum"),
             Self::Gaps => (ServerSignal::TokenGap, "_count"),
         };
