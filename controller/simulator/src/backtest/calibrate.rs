@@ -99,9 +99,10 @@ impl Calibration {
         self.hours.iter().filter(|hour| hour.refusal.is_none()).map(|hour| hour.requests).sum()
     }
 
-    /// Arranges the cells of further draws on their own, up to the seed `draws`.
+    /// Arranges the cells of further draws on their own, up to the seed `draws`, if those of the first ones are.
     pub(super) fn arrange_cells(&mut self, simulator: &Simulator<'_>, draws: u64) {
-        for seed in self.cells.len() as u64 + 1..=draws {
+        let known = self.cells.len() as u64;
+        for seed in (known + 1..=draws).take_while(|_| known > 0) {
             self.cells.extend(simulator.arrangements(&simulator.run_each(seed)));
         }
     }

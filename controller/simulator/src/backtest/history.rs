@@ -29,15 +29,13 @@ impl std::fmt::Display for ModelKey {
 
 /// Sums over the pods of a model within a cell of time. A cell is as long as the usual scrape interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(from = "[f32; 7]", into = "[f32; 7]")]
+#[serde(from = "Row", into = "[f32; 7]")]
 #[schemars(with = "[f32; 7]")]
 pub struct Cell {
     /// Requests that arrived.
     pub arrivals: f32,
     /// Requests that got their first token.
     pub first_tokens: f32,
-    /// Sum of their times to the first token, seconds.
-    pub first_token_seconds: f32,
     /// Prompt tokens of these requests.
     pub prompt_tokens: f32,
     /// Generated tokens.
@@ -46,22 +44,35 @@ pub struct Cell {
     pub replicas: f32,
     /// Replicas without samples between two scrapes that are too far apart, the mean over the cell.
     pub missing: f32,
+    /// Sum of the times to these first tokens, seconds.
+    pub first_token_seconds: f32,
 }
 
-impl From<[f32; 7]> for Cell {
-    fn from(
-        [arrivals, first_tokens, first_token_seconds, prompt_tokens, generated, replicas, missing]: [f32; 7],
-    ) -> Self {
-        Self { arrivals, first_tokens, first_token_seconds, prompt_tokens, generated, replicas, missing }
+/// A cell in a file.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a cell has seven numbers, or six in a file of an earlier release")]
+enum Row {
+    Full([f32; 7]),
+    WithoutFirstTokenSeconds([f32; 6]),
+}
+
+impl From<Row> for Cell {
+    fn from(row: Row) -> Self {
+        let (first, first_token_seconds) = match row {
+            Row::Full([first @ .., last]) => (first, last),
+            Row::WithoutFirstTokenSeconds(first) => (first, 0.0),
+        };
+        let [arrivals, first_tokens, prompt_tokens, generated, replicas, missing] = first;
+        Self { arrivals, first_tokens, prompt_tokens, generated, replicas, missing, first_token_seconds }
     }
 }
 
 impl From<Cell> for [f32; 7] {
     fn from(cell: Cell) -> Self {
-        let Cell { arrivals, first_tokens, first_token_seconds, prompt_tokens, generated, replicas, missing } =
+        let Cell { arrivals, first_tokens, prompt_tokens, generated, replicas, missing, first_token_seconds } =
             cell;
         // Thousandths suffice, and keep the file short.
-        [arrivals, first_tokens, first_token_seconds, prompt_tokens, generated, replicas, missing]
+        [arrivals, first_tokens, prompt_tokens, generated, replicas, missing, first_token_seconds]
             .map(|value| (value * 1000.0).round() / 1000.0)
     }
 }
@@ -346,10 +357,18 @@ mod tests {
 
     #[test]
     fn a_cell_is_a_row_of_rounded_numbers() {
-        let cell = Cell { arrivals: 1.0 / 3.0, missing: 2.0, ..Cell::default() };
+        let cell = Cell { arrivals: 1.0 / 3.0, missing: 2.0, first_token_seconds: 4.0, ..Cell::default() };
         let text = serde_json::to_string(&cell).unwrap();
-        assert_eq!(text, "[0.333,0.0,0.0,0.0,0.0,0.0,2.0]");
+        assert_eq!(text, "[0.333,0.0,0.0,0.0,0.0,2.0,4.0]");
         let read: Cell = serde_json::from_str(&text).unwrap();
-        assert!((read.arrivals - 0.333).abs() < 1e-6);
+        assert!((read.arrivals - 0.333).abs() < 1e-6 && (read.first_token_seconds - 4.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_row_of_an_earlier_release_has_six_numbers() {
+        let read: Cell = serde_json::from_str("[0.333,0.0,0.0,0.0,0.0,2.0]").unwrap();
+        assert!((read.missing - 2.0).abs() < 1e-6 && read.first_token_seconds == 0.0, "{read:?}");
+        let error = serde_json::from_str::<Cell>("[1,2]").unwrap_err().to_string();
+        assert!(error.contains("a cell has seven numbers"), "{error}");
     }
 }

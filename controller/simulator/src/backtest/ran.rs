@@ -76,16 +76,16 @@ fn prefix_hits(history: &History) -> Vec<(f64, f64)> {
     (0..).zip(hours).map(rate).collect()
 }
 
-/// What the servers of a simulation would have shown.
+/// Latencies that the servers of a simulation would have shown.
 #[derive(Clone, Debug, Default)]
-pub struct Shown {
+pub struct Latencies {
     /// Latencies by window.
     pub windows: Windows,
     /// Sum of the times to first tokens in each cell, seconds.
     pub first_token_seconds: Vec<f32>,
 }
 
-/// What the servers of a simulation would have shown in a part of the history.
+/// Simulates the replicas that ran in a part of the history.
 #[must_use]
 pub fn simulate(
     history: &History,
@@ -93,7 +93,7 @@ pub fn simulate(
     requests: &Arc<[Request]>,
     objectives: Objectives,
     part: Range<usize>,
-) -> Shown {
+) -> Latencies {
     let first = part.start.saturating_sub(WARM_UP);
     let (from, to) = (f64::from(WINDOW) * to_f64(first as u64), f64::from(WINDOW) * to_f64(part.end as u64));
     let inside = requests.partition_point(|r| r.arrived < from)..requests.partition_point(|r| r.arrived < to);
@@ -137,7 +137,7 @@ pub fn schedule(replicas: &[u32]) -> Schedule {
 
 /// Histograms with the bounds of the servers.
 struct Observer {
-    shown: Shown,
+    shown: Latencies,
     /// Length of a cell, seconds.
     step: f64,
     /// Start of the simulation, seconds since the start of the history.
@@ -158,13 +158,13 @@ impl Observer {
             gaps: vec![0.0; count],
             ..Windows::default()
         };
-        let shown = Shown { windows, first_token_seconds: vec![0.0; history.cells.len()] };
+        let shown = Latencies { windows, first_token_seconds: vec![0.0; history.cells.len()] };
         Self { shown, step: f64::from(history.step.max(1)), offset }
     }
 
     fn observe(&mut self, served: &ServedRequest) {
         let request = served.request;
-        let Shown { windows: Windows { ttft, request_gap, .. }, first_token_seconds } = &mut self.shown;
+        let Latencies { windows: Windows { ttft, request_gap, .. }, first_token_seconds } = &mut self.shown;
         let (at, seconds) = (self.offset + served.first_token, served.first_token - request.arrived);
         count(ttft, window(at), seconds);
         if let Some(sum) = first_token_seconds.get_mut(index(at, self.step)) {
