@@ -115,6 +115,18 @@ mod tests {
     }
 
     #[test]
+    fn the_arrangement_by_cell_stands_for_all_if_it_fits_as_well() {
+        let mut all = [fitness(0.1, 0.03); BY_CELL + 1];
+        (all[4], all[BY_CELL]) = (fitness(0.01, 0.01), fitness(0.02, -0.005));
+        let found = Candidates::new(&all, 0.02);
+        let expected =
+            Candidates { best: BY_CELL, smoothest: BY_CELL, burstiest: BY_CELL, early: 4, late: BY_CELL };
+        assert_eq!(found, expected);
+        let strict = Candidates::new(&all, 0.005);
+        assert_eq!((strict.best, strict.burstiest), (4, 4), "it does not fit as well");
+    }
+
+    #[test]
     fn without_one_on_a_side_the_last_on_it_stands() {
         let all = [fitness(0.01, 0.02), fitness(0.02, 0.01), fitness(0.03, 0.03)];
         let found = Candidates::new(&all, 0.0);

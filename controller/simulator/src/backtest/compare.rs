@@ -351,6 +351,8 @@ fn refuse_bursts(calibration: &mut Calibration, watched: &[Vec<Run>], fitted_hou
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backtest::calibrate::Hour;
+    use crate::backtest::candidates::Candidates;
 
     #[test]
     fn only_judged_hours_count() {
@@ -359,5 +361,20 @@ mod tests {
         let counts = count(&tally, &[false, true, false]);
         assert!((counts.arrived - 120.0).abs() < 1e-9 && (counts.share() - 0.5).abs() < 1e-9);
         assert!((counts.replica_hours - 3.0).abs() < 1e-9, "{counts:?}");
+    }
+
+    #[test]
+    fn only_reconstructions_that_fit_an_hour_can_refuse_it() {
+        let run = |good| {
+            let minute = Minute { arrived: 100, good, current: vec![1], ..Minute::default() };
+            (Tally { minutes: vec![minute; 120], ..Tally::default() }, None)
+        };
+        let runs = [vec![run(95), run(94), run(80)]];
+        let hour =
+            Hour { requests: 6000.0, candidates: Candidates::only(1), ttft: None, itl: None, refusal: None };
+        let mut calibration = Calibration { hours: vec![hour; 2], cells: Vec::new() };
+        refuse_bursts(&mut calibration, &runs, &[vec![true; 2], vec![true; 2], vec![false, true]]);
+        assert_eq!(calibration.hours[0].refusal, None);
+        assert_eq!(calibration.hours[1].refusal, Some(Refusal::Bursts { least: 0.8, most: 0.95 }));
     }
 }
