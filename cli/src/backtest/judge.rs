@@ -161,7 +161,6 @@ fn answer(
 
 /// Every hour is refused.
 fn without_latencies(history: &History) -> Calibration {
-    let cells_of_hour = (wva_simulator::backtest::HOUR / history.step.max(1)).max(1) as usize;
     let hour = |cells: &[wva_simulator::backtest::history::Cell]| Hour {
         requests: cells.iter().map(|cell| f64::from(cell.arrivals)).sum(),
         candidates: Candidates::only(1),
@@ -169,7 +168,10 @@ fn without_latencies(history: &History) -> Calibration {
         itl: None,
         refusal: Some(Refusal::NoLatencies),
     };
-    Calibration { hours: history.cells.chunks(cells_of_hour).map(hour).collect(), cells: Vec::new() }
+    Calibration {
+        hours: history.cells.chunks(history.cells_of_hour()).map(hour).collect(),
+        cells: Vec::new(),
+    }
 }
 
 /// Bounds and times that no series shows, and how they are known.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::arrangement::{ARRANGEMENTS, Arrangement};
 use super::calibrate::windows_of;
-use super::history::History;
 use super::ran::{self, Latencies};
 use super::requests::Drawer;
 use super::shares::Shares;
@@ -20,7 +19,6 @@ const REACH: usize = 2;
 /// Simulates the replicas that ran with an engine.
 #[derive(Clone, Copy)]
 pub(super) struct Simulator<'a> {
-    pub(super) history: &'a History,
     pub(super) drawer: &'a Drawer<'a>,
     pub(super) engine: Engine,
     pub(super) objectives: Objectives,
@@ -28,7 +26,8 @@ pub(super) struct Simulator<'a> {
 
 impl Simulator<'_> {
     pub(super) fn run(&self, requests: &Arc<[Request]>) -> Latencies {
-        ran::simulate(self.history, self.engine, requests, self.objectives, 0..self.history.window_count())
+        let history = self.drawer.history;
+        ran::simulate(history, self.engine, requests, self.objectives, 0..history.window_count())
     }
 
     /// Runs each of [`ARRANGEMENTS`] for all cells.
@@ -39,8 +38,9 @@ impl Simulator<'_> {
     /// The arrangement of each cell. `shown`: with each of [`ARRANGEMENTS`]. `None`: the servers do not export the seconds
     /// of first tokens.
     pub(super) fn arrangements(&self, shown: &[Latencies]) -> Option<Vec<Arrangement>> {
-        let measured: Vec<f32> = self.history.cells.iter().map(|cell| cell.first_token_seconds).collect();
-        let (hours, cells) = (0..self.history.hour_count(), self.drawer.cells_of_hour());
+        let history = self.drawer.history;
+        let measured: Vec<f32> = history.cells.iter().map(|cell| cell.first_token_seconds).collect();
+        let (hours, cells) = (0..history.hour_count(), history.cells_of_hour());
         let of_hour = |hour: usize| {
             let distances = self.distances(shown, hour);
             let nearest = |cell: usize| {
@@ -54,8 +54,9 @@ impl Simulator<'_> {
 
     /// How far the first tokens of an hour are from the measured ones, with each arrangement for all of its cells.
     fn distances(&self, shown: &[Latencies], hour: usize) -> Vec<f64> {
-        let windows = windows_of(hour, self.history);
-        let measured = Shares::new(&self.history.windows.ttft, windows.clone());
+        let history = self.drawer.history;
+        let windows = windows_of(hour, history);
+        let measured = Shares::new(&history.windows.ttft, windows.clone());
         let distance = |own: &Latencies| {
             let both = measured.as_ref().zip(Shares::new(&own.windows.ttft, windows.clone()));
             both.map_or(0.0, |(measured, own)| own.distance(measured))
@@ -81,7 +82,7 @@ fn sum_from(values: &[f32], cell: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backtest::history::{Cell, Histogram, ModelKey};
+    use crate::backtest::history::{Cell, Histogram, History, ModelKey};
     use crate::scenario::engines::QWEN3_32B_H100;
 
     /// A replica for 20 minutes, with 45 prompts of 1,000 tokens every 15 s.
@@ -100,14 +101,17 @@ mod tests {
         history
     }
 
+    fn simulator<'a>(drawer: &'a Drawer<'a>) -> Simulator<'a> {
+        Simulator { drawer, engine: QWEN3_32B_H100, objectives: Objectives::default() }
+    }
+
     #[test]
     fn a_burst_comes_in_the_cell_whose_first_tokens_took_long() {
         let mut history = history();
         let (burst, calm) = (ARRANGEMENTS[ARRANGEMENTS.len() - 1], Arrangement::Even);
-        let objectives = Objectives::default();
         let shown = {
             let drawer = Drawer::new(&history);
-            let own = Simulator { history: &history, drawer: &drawer, engine: QWEN3_32B_H100, objectives };
+            let own = simulator(&drawer);
             own.run(&drawer.draw(|cell| if cell == 40 { burst } else { calm }, 1))
         };
         for (cell, seconds) in history.cells.iter_mut().zip(&shown.first_token_seconds) {
@@ -115,7 +119,7 @@ mod tests {
         }
         history.windows.ttft = shown.windows.ttft;
         let drawer = Drawer::new(&history);
-        let own = Simulator { history: &history, drawer: &drawer, engine: QWEN3_32B_H100, objectives };
+        let own = simulator(&drawer);
         let found = own.arrangements(&own.run_each(1)).unwrap();
         assert_eq!(found.len(), 80);
         assert!(found[..38].iter().chain(&found[42..]).all(|own| *own == calm), "{found:?}");
@@ -126,12 +130,7 @@ mod tests {
     fn nothing_is_known_without_the_seconds_of_first_tokens() {
         let history = history();
         let drawer = Drawer::new(&history);
-        let own = Simulator {
-            history: &history,
-            drawer: &drawer,
-            engine: QWEN3_32B_H100,
-            objectives: Objectives::default(),
-        };
+        let own = simulator(&drawer);
         assert_eq!(own.arrangements(&own.run_each(1)), None);
     }
 

@@ -129,7 +129,7 @@ impl Calibration {
 
     fn draw(&self, drawer: &Drawer<'_>, of: fn(&Candidates) -> usize, seed: u64) -> Arc<[Request]> {
         let index = |hour: usize| self.hours.get(hour).map_or(1, |hour| of(&hour.candidates));
-        let cells_of_hour = drawer.cells_of_hour();
+        let cells_of_hour = drawer.history.cells_of_hour();
         let own = usize::try_from(seed).ok().and_then(|seed| self.cells.get(seed.checked_sub(1)?));
         let of_cell = |cell: usize| match index(cell / cells_of_hour) {
             BY_CELL => own.and_then(|own| own.get(cell)).copied().unwrap_or(Arrangement::Random),
@@ -154,7 +154,7 @@ pub fn calibrate(
     engine: Engine,
     objectives: Objectives,
 ) -> Calibration {
-    let simulator = Simulator { history, drawer, engine, objectives };
+    let simulator = Simulator { drawer, engine, objectives };
     let mut cells = Vec::new();
     let mut shown: Vec<Vec<Windows>> = vec![Vec::new(); BY_CELL + 1];
     for seed in 1..=draws(history) {

@@ -42,12 +42,13 @@ impl Candidates {
             allowed.min_by(|a, b| a.1.distance.total_cmp(&b.1.distance)).map(|(i, _)| i)
         };
         let Some(nearest_of_all) = nearest(&|_| true) else { return Self::only(RANDOM) };
-        let ordered = all.get(..BY_CELL).unwrap_or(all);
         let fits = |own: &Fitness| own.distance <= all[nearest_of_all].distance + tolerance;
         // It follows the bursts of the hour, which others only have as often.
-        let is_by_cell = all.get(BY_CELL).is_some_and(fits);
-        let best = if is_by_cell { BY_CELL } else { nearest_of_all };
-        let ordered = if is_by_cell { &[] } else { ordered };
+        let (best, ordered) = match all.get(BY_CELL) {
+            Some(own) if fits(own) => (BY_CELL, &[][..]),
+            Some(_) => (nearest_of_all, &all[..BY_CELL]),
+            None => (nearest_of_all, all),
+        };
         let least = |of: &dyn Fn(&Fitness) -> f64| {
             let found = all.iter().enumerate().min_by(|a, b| of(a.1).total_cmp(&of(b.1)));
             found.map_or(best, |(i, _)| i)

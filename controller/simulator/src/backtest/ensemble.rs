@@ -48,7 +48,7 @@ impl Ensemble {
     ) -> Self {
         let Some((best, others)) = calibrated.split_first() else { return Self::default() };
         let mut best = best.clone();
-        let simulator = Simulator { history, drawer, engine: best.fit.engine, objectives };
+        let simulator = Simulator { drawer, engine: best.fit.engine, objectives };
         best.calibration.arrange_cells(&simulator, DRAWS as u64);
         Self { members: members(drawer, &best, others), coarse: coarse(history, &best, objectives) }
     }
@@ -82,7 +82,7 @@ fn coarse(history: &History, best: &Calibrated, objectives: Objectives) -> Vec<M
     let engine = best.fit.engine;
     let calibration = calibrate(&coarse, &drawer, engine, objectives);
     let mut own = Calibrated { fit: best.fit, calibration };
-    let simulator = Simulator { history: &coarse, drawer: &drawer, engine, objectives };
+    let simulator = Simulator { drawer: &drawer, engine, objectives };
     own.calibration.arrange_cells(&simulator, DRAWS as u64);
     seeds().map(|seed| own.member(own.calibration.requests(&drawer, seed), seed)).collect()
 }

@@ -239,6 +239,12 @@ impl History {
         self.cells.len().div_ceil(self.cells_of_window())
     }
 
+    /// Cells of an hour, at least 1.
+    #[must_use]
+    pub fn cells_of_hour(&self) -> usize {
+        (super::HOUR / self.step.max(1)).max(1) as usize
+    }
+
     /// Number of hours, the last one perhaps in part.
     #[must_use]
     pub fn hour_count(&self) -> usize {

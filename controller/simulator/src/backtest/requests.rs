@@ -26,7 +26,7 @@ const UNKNOWN_OUTPUT: f64 = 200.0;
 
 /// Draws the requests of a history.
 pub struct Drawer<'a> {
-    history: &'a History,
+    pub(super) history: &'a History,
     prompts: Vec<Arc<Lengths>>,
     outputs: Vec<Arc<Lengths>>,
     /// Mean output of the requests of each window, as the servers counted their tokens. `None`: too few requests.
@@ -81,11 +81,6 @@ impl<'a> Drawer<'a> {
             }
         }
         requests.into()
-    }
-
-    /// Cells of an hour, at least 1.
-    pub(super) fn cells_of_hour(&self) -> usize {
-        (super::HOUR / self.history.step.max(1)).max(1) as usize
     }
 
     /// Outputs of the requests of a window: drawn, and scaled to the tokens that the servers counted.
