@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaimTemplate};
 use serde_json::Value;
 use wva_objects::ReplicaTemplate;
 use wva_objects::hardware::{Gpus, template_claim_gpus};
+use wva_objects::pod::PodSpec;
 
 use crate::cluster::{ObjectId, id};
 use crate::output::count;

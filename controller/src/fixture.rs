@@ -5,7 +5,7 @@ mod publications;
 
 use std::sync::Arc;
 
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
 use kube::Resource;
@@ -20,8 +20,8 @@ use wva_runtime::{Availability, OptionalCache};
 use crate::observe::variants::{Ownership, OwnershipView};
 use crate::observe::watches::variant::Variant;
 use crate::observe::watches::{
-    self, GpuWatches, NamespaceFacts, NodeFacts, OwnedSet, PodFacts, QuotaFacts, WatchedNode, WatchedPod,
-    Watches, Workload,
+    self, AppsWorkload, GpuWatches, NamespaceFacts, NodeFacts, OwnedSet, PodFacts, QuotaFacts, WatchedNode,
+    WatchedPod, Watches, Workload,
 };
 
 use claims::ClaimWriters;
@@ -34,8 +34,8 @@ pub(crate) const CREATED: &str = "2026-01-01T00:00:00Z";
 /// Writers of every watch cache.
 pub(crate) struct Cluster {
     variants: Writer<DynamicObject, Arc<Variant>>,
-    deployments: Writer<Deployment, Workload>,
-    stateful_sets: Writer<StatefulSet, Workload>,
+    deployments: Writer<AppsWorkload, Workload>,
+    stateful_sets: Writer<AppsWorkload, Workload>,
     replica_sets: Writer<PartialObjectMeta<ReplicaSet>, OwnedSet>,
     leader_worker_sets: Writer<DynamicObject, Workload>,
     pods: Writer<WatchedPod, PodFacts>,

@@ -9,6 +9,7 @@ pub(crate) mod published;
 pub(crate) mod quantity;
 pub(crate) mod refusals;
 pub(crate) mod reported;
+pub(crate) mod serving_pod;
 pub(crate) mod status_fingerprint;
 pub(crate) mod step;
 pub(crate) mod to_zero;

@@ -13,6 +13,7 @@ pub mod metrics_ports;
 pub mod origin;
 pub mod orphan;
 mod owner;
+pub mod pod;
 mod promql;
 mod readers;
 mod replica_template;

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::{Container, Probe};
-
+use crate::pod::{Container, Probe};
 use crate::template;
 
 /// Names of the metrics port of a container.

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 use serde::Deserialize as _;
+use serde::de::Error as _;
 use serde_json::Value;
 use thiserror::Error;
+
+use crate::pod::{PodSpec, PodTemplate};
 
 /// Why a workload has no readable pods.
 #[derive(Debug, Error)]
@@ -61,7 +63,10 @@ impl ReplicaTemplate {
     /// `count`: number of workers.
     fn from_pods(leader: Option<&Value>, worker: Option<&Value>, count: u64) -> Result<Self, TemplateError> {
         let read = |template: &Value| {
-            let PodTemplateSpec { metadata, spec } = PodTemplateSpec::deserialize(template)?;
+            if !template.is_object() {
+                return Err(TemplateError::Invalid(serde_json::Error::custom("not an object")));
+            }
+            let PodTemplate { metadata, spec } = PodTemplate::deserialize(template)?;
             let labels = metadata.and_then(|meta| meta.labels).unwrap_or_default();
             Ok::<_, TemplateError>((labels, spec.ok_or(TemplateError::Missing)?))
         };

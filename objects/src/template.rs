@@ -1,10 +1,11 @@
 //! Facts from pod templates.
 
-use k8s_openapi::api::core::v1::{Container, NodeSelectorTerm, PodSpec};
+use k8s_openapi::api::core::v1::NodeSelectorTerm;
 
 use crate::engine_args::{ENGINE_RELEASE, engine_arguments};
 use crate::hardware::{Gpus, NodeRequirement, derive_accelerator, partition_accelerator};
 use crate::metrics_ports::{MetricsPort, metrics_ports};
+use crate::pod::{Container, PodSpec};
 use crate::replica_template::{ReplicaTemplate, Workers};
 use crate::servers::{PodGroup, ServerKind, ServingPods};
 

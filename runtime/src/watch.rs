@@ -4,7 +4,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt, future};
-use kube::api::{ApiResource, DynamicObject};
+use kube::api::ApiResource;
+use kube::core::DynamicResourceScope;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource};
@@ -52,9 +53,12 @@ impl WatchScope<'_> {
         }
     }
 
-    /// API of a kind without a Rust type.
+    /// API of a kind whose Rust type does not name it.
     #[must_use]
-    pub fn dynamic(&self, resource: &ApiResource) -> Api<DynamicObject> {
+    pub fn dynamic<K>(&self, resource: &ApiResource) -> Api<K>
+    where
+        K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+    {
         match &self.namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, resource),
             None => Api::all_with(self.client.clone(), resource),

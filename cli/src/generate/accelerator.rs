@@ -1,9 +1,9 @@
 //! Accelerator and number of GPUs of a replica.
 
-use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::Value;
 use wva_crds::names::ACCELERATOR_LABEL;
 use wva_objects::hardware::{accelerator_key, normalize_accelerator, product_labels};
+use wva_objects::pod::PodSpec;
 use wva_objects::template::NodeRequirements;
 
 use super::command_line::flag_value;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::Container;
+use wva_objects::pod::Container;
 use wva_objects::split_shell_words;
 
 const SHELLS: [&str; 5] = ["sh", "bash", "dash", "ash", "zsh"];

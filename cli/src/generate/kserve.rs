@@ -1,8 +1,8 @@
 //! Workloads that KServe creates from its objects. Base configurations and serving runtimes are not in a manifest, so
 //! only the fields of the object count.
 
-use k8s_openapi::api::core::v1::Container;
 use serde_json::Value;
+use wva_objects::pod::Container;
 use wva_objects::{Target, Workers, api_group};
 
 use super::workload::{INFERENCE_SERVICE, KSERVE, LLM_INFERENCE_SERVICE, Workload, annotation, pod_spec};

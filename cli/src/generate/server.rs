@@ -1,7 +1,7 @@
 //! The container of a pod that serves the model.
 
-use k8s_openapi::api::core::v1::{Container, PodSpec};
 use wva_objects::hardware::Gpus;
+use wva_objects::pod::{Container, PodSpec};
 
 use super::command_line::{Variables, base_name, command_line, flag_value, variables};
 

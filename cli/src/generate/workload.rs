@@ -1,7 +1,7 @@
 //! A workload that serves a model, from a manifest or a cluster.
 
-use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::Value;
+use wva_objects::pod::PodSpec;
 use wva_objects::{ReplicaTemplate, Target, api_group};
 
 use crate::cluster::{LEADER_WORKER_SETS, entry, items, text};
@@ -79,6 +79,9 @@ impl Workload {
 /// It is not a pod.
 pub(super) fn pod_spec(spec: Option<&Value>) -> Result<PodSpec, String> {
     let spec = spec.filter(|spec| !spec.is_null()).ok_or("no pod template")?;
+    if !spec.is_object() {
+        return Err("invalid pod template: not an object".to_owned());
+    }
     serde_json::from_value(spec.clone()).map_err(|error| format!("invalid pod template: {error}"))
 }
 

@@ -7,13 +7,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client};
 use wva_objects::metrics_ports::{MetricsPort, metrics_ports, with_ranks};
 use wva_objects::servers::{MODEL_SERVERS, ServerMetric, ServerSignal, server_metrics, server_series};
 
 use crate::collect::page::{self, OF_SERVER, PageBudget, PageError, PageReader};
+use crate::model::serving_pod::ServingPod;
 
 /// Limit for all queries. Requests that arrive meanwhile are not seen.
 const TIMEOUT: Duration = Duration::from_millis(1500);
@@ -110,7 +110,7 @@ impl ModelServers {
         activity: &mut ServerActivity,
     ) {
         let params = ListParams::default().labels(selector).limit(MAX_PODS);
-        let pods = match Api::<Pod>::namespaced(client.clone(), namespace).list(&params).await {
+        let pods = match Api::<ServingPod>::namespaced(client.clone(), namespace).list(&params).await {
             Ok(pods) => pods,
             Err(error) => return activity.unknown.push(format!("listing its pods failed: {error}")),
         };
@@ -245,11 +245,10 @@ impl MetricsPage {
 }
 
 /// `None` if the pod does not run or is terminating.
-fn metrics_pages(pod: &Pod, ranks: &BTreeSet<u16>) -> Option<Vec<MetricsPage>> {
-    let (status, name) = (pod.status.as_ref()?, pod.metadata.name.as_deref()?);
-    let runs = status.phase.as_deref() == Some("Running") && pod.metadata.deletion_timestamp.is_none();
-    let ip: IpAddr = status.pod_ip.as_deref().filter(|_| runs)?.parse().ok()?;
-    let ports = with_ranks(&metrics_ports(&pod.spec.as_ref()?.containers), ranks);
+fn metrics_pages(pod: &ServingPod, ranks: &BTreeSet<u16>) -> Option<Vec<MetricsPage>> {
+    let runs = pod.phase() == Some("Running") && pod.metadata.deletion_timestamp.is_none();
+    let (ip, name) = (pod.ip().filter(|_| runs)?, pod.metadata.name.as_deref()?);
+    let ports = with_ranks(&metrics_ports(pod.containers()), ranks);
     Some(ports.into_iter().map(|port| MetricsPage::new(name, ip, port)).collect())
 }
 

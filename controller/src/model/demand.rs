@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
+use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use wva_objects::pod::{Container, PodSpec};
 use wva_scaling::snapshot::QuotaAmount;
 
 use super::quantity::{Rounding, quota_amount};

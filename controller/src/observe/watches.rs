@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
@@ -40,6 +41,8 @@ pub(crate) use pod::WatchedPod;
 pub(crate) use pod::{Phase, PodClaims, PodFacts, Progress};
 pub(crate) use quota::{QuotaFacts, QuotaRow};
 pub use variant::Variant;
+#[cfg(test)]
+pub(crate) use workload::AppsWorkload;
 pub(crate) use workload::Workload;
 
 /// Wait for the availability of optional kinds before the first decision.
@@ -133,10 +136,15 @@ pub fn watch_all(
         leader_worker_sets: watch_leader_worker_sets(scope),
         scaled_objects: watch_scaled_objects(scope, observe.scaled_objects),
         quotas: watch_quotas(scope),
-        deployments: scope.watch("watch of Deployments", scope.api(), Workload::deployments(), no_observer()),
+        deployments: scope.watch(
+            "watch of Deployments",
+            scope.dynamic(&ApiResource::erase::<Deployment>(&())),
+            Workload::deployments(),
+            no_observer(),
+        ),
         stateful_sets: scope.watch(
             "watch of StatefulSets",
-            scope.api(),
+            scope.dynamic(&ApiResource::erase::<StatefulSet>(&())),
             Workload::stateful_sets(),
             no_observer(),
         ),

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::Add;
 
-use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
+use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::resources::{is_gpu_resource, is_partition};
+use crate::pod::{Container, PodSpec};
 
 /// Counts of GPU resources, sorted by resource, without zeros. Every pod in the controller's cache has one, so it is
 /// small.

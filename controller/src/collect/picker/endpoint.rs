@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, FuturesUnordered};
 use futures::{FutureExt, StreamExt};
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::Service;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
@@ -27,6 +27,7 @@ use super::schedule::{AnswerKind, Schedule};
 use super::selection::PickerQuery;
 use super::{PERIOD, PickerKey};
 use crate::collect::page::{PageBudget, PageError};
+use crate::model::serving_pod::ServingPod;
 
 /// A picker has one or a few replicas.
 const MAX_PODS: usize = 16;
@@ -117,7 +118,7 @@ pub(super) struct Endpoint {
 /// Pod, its page, and the request.
 type Reply = (Box<str>, Result<PickerPage, PageError>, LastRequest);
 
-type PodEvents = BoxStream<'static, Result<Event<Pod>, watcher::Error>>;
+type PodEvents = BoxStream<'static, Result<Event<ServingPod>, watcher::Error>>;
 
 impl Endpoint {
     /// Every [`PERIOD`] while a model is at zero or wakes, else less often. Never returns.
@@ -222,7 +223,7 @@ impl Endpoint {
     }
 
     fn watch_pods(&self, selector: &str) -> PodEvents {
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.key.namespace);
+        let api: Api<ServingPod> = Api::namespaced(self.client.clone(), &self.key.namespace);
         wva_runtime::watch::events(api, wva_runtime::watch::config().labels(selector))
             .default_backoff()
             .boxed()

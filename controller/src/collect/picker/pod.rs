@@ -2,13 +2,15 @@
 
 use std::net::SocketAddr;
 
-use k8s_openapi::api::core::v1::{Container, Pod};
 use wva_crds::entries::EndpointPicker;
 use wva_crds::text::go_flag;
 use wva_runtime::cache::Projection;
 
 use wva_objects::metrics_ports::METRICS_PORT_NAMES;
+use wva_objects::pod::Container;
 use wva_objects::template::command_line;
+
+use crate::model::serving_pod::ServingPod;
 
 /// Used if neither the pod nor an entry names a port.
 const DEFAULT_PORT: u16 = 9090;
@@ -24,15 +26,14 @@ pub(super) struct PickerPod {
 }
 
 impl PickerPod {
-    pub(super) fn projection() -> Projection<Pod, Option<Self>> {
+    pub(super) fn projection() -> Projection<ServingPod, Option<Self>> {
         Projection { read: Self::from_pod, is_same: None }
     }
 
     /// `None` before it has an IP address and after it has finished.
-    fn from_pod(pod: &Pod) -> Option<Self> {
-        let status = pod.status.as_ref()?;
-        let has_ended = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
-        let containers = || pod.spec.iter().flat_map(|spec| &spec.containers);
+    fn from_pod(pod: &ServingPod) -> Option<Self> {
+        let has_ended = matches!(pod.phase(), Some("Succeeded" | "Failed"));
+        let containers = || pod.containers().iter();
         let ports = || containers().flat_map(|c| c.ports.iter().flatten());
         let named = |name: &&str| ports().find(|port| port.name.as_deref() == Some(*name));
         let named = METRICS_PORT_NAMES
@@ -43,7 +44,7 @@ impl PickerPod {
         let port = named.or_else(|| given()?.parse().ok()).unwrap_or(DEFAULT_PORT);
         let tls =
             containers().any(|c| argument(c, CERTIFICATE_ARGUMENT).is_some_and(|folder| !folder.is_empty()));
-        let ip = status.pod_ip.as_ref().filter(|_| !has_ended)?.parse().ok()?;
+        let ip = pod.ip().filter(|_| !has_ended)?;
         Some(Self { address: SocketAddr::new(ip, port), tls })
     }
 

@@ -4,12 +4,13 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod, PodExtendedResourceClaimStatus, PodResourceClaim};
+use k8s_openapi::api::core::v1::{Pod, PodExtendedResourceClaimStatus, PodResourceClaim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::{Resource, ResourceExt};
 use serde::Deserialize;
 use wva_objects::Owner;
 use wva_objects::hardware::Gpus;
+use wva_objects::pod::Container;
 use wva_runtime::cache::Projection;
 
 use crate::observe::deletion_cost::DeletionCost;

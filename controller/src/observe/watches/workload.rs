@@ -1,12 +1,15 @@
 //! Cached fields of Deployments, StatefulSets and LeaderWorkerSets.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::DynamicObject;
+use kube::Resource;
+use kube::api::{ApiResource, DynamicObject};
+use kube::core::DynamicResourceScope;
+use serde::Deserialize;
 use serde_json::Value;
+use wva_objects::pod::PodTemplate;
 use wva_objects::servers::PodGroup;
 use wva_objects::template::{Template, pod_group};
 use wva_objects::{Owner, ReplicaTemplate};
@@ -18,6 +21,61 @@ use crate::observe::pools::Labels;
 
 /// Labels of a pod template that are kept: tenants may store a megabyte of them.
 const MAX_LABELS: usize = 64;
+
+/// The fields of a Deployment or StatefulSet that are read.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct AppsWorkload {
+    #[serde(default)]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Spec {
+    replicas: Option<i32>,
+    template: PodTemplate,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    replicas: Option<i32>,
+    ready_replicas: Option<i32>,
+}
+
+/// The kind is that of the watch.
+impl Resource for AppsWorkload {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(kind: &ApiResource) -> Cow<'_, str> {
+        kind.kind.as_str().into()
+    }
+
+    fn group(kind: &ApiResource) -> Cow<'_, str> {
+        kind.group.as_str().into()
+    }
+
+    fn version(kind: &ApiResource) -> Cow<'_, str> {
+        kind.version.as_str().into()
+    }
+
+    fn plural(kind: &ApiResource) -> Cow<'_, str> {
+        kind.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
@@ -76,35 +134,26 @@ impl Workload {
         (&self.uid, self.is_terminating) == (&other.uid, other.is_terminating)
     }
 
-    pub(crate) fn deployments() -> Projection<Deployment, Self> {
-        let read = |d: &Deployment| {
-            let (spec, status) = (d.spec.as_ref(), d.status.as_ref());
-            let replicas = ReportedReplicas {
-                requested: spec.and_then(|s| s.replicas),
-                created: status.and_then(|s| s.replicas),
-                ready: status.and_then(|s| s.ready_replicas),
-            };
-            let (template, labels) = spec.map(|s| pod_template(&s.template)).unwrap_or_default();
-            let demand = spec.and_then(|s| pod_demand(&s.template));
-            Self { demand, ..Self::new(&d.metadata, replicas, template, labels) }
+    pub(crate) fn deployments() -> Projection<AppsWorkload, Self> {
+        Projection { read: Self::from_apps, is_same: Some(Self::is_same_object) }
+    }
+
+    pub(crate) fn stateful_sets() -> Projection<AppsWorkload, Self> {
+        let read = |set: &AppsWorkload| Self {
+            owner: Owner::from_meta(&set.metadata).map(Box::new),
+            ..Self::from_apps(set)
         };
         Projection { read, is_same: Some(Self::is_same_object) }
     }
 
-    pub(crate) fn stateful_sets() -> Projection<StatefulSet, Self> {
-        let read = |set: &StatefulSet| {
-            let (spec, status) = (set.spec.as_ref(), set.status.as_ref());
-            let replicas = ReportedReplicas {
-                requested: spec.and_then(|s| s.replicas),
-                created: status.map(|s| s.replicas),
-                ready: status.and_then(|s| s.ready_replicas),
-            };
-            let (template, labels) = spec.map(|s| pod_template(&s.template)).unwrap_or_default();
-            let workload = Self::new(&set.metadata, replicas, template, labels);
-            let demand = spec.and_then(|s| pod_demand(&s.template));
-            Self { owner: Owner::from_meta(&set.metadata).map(Box::new), demand, ..workload }
-        };
-        Projection { read, is_same: Some(Self::is_same_object) }
+    fn from_apps(workload: &AppsWorkload) -> Self {
+        let AppsWorkload { metadata, spec: Spec { replicas, template }, status } = workload;
+        let reported =
+            ReportedReplicas { requested: *replicas, created: status.replicas, ready: status.ready_replicas };
+        let labels = template.metadata.iter().flat_map(|meta| meta.labels.iter().flatten());
+        let pod = template.spec.as_ref();
+        let demand = pod.map(|pod| Arc::new(ReplicaDemand { leader: PodDemand::new(pod), workers: None }));
+        Self { demand, ..Self::new(metadata, reported, pod.map(Template::new), pod_labels(labels)) }
     }
 
     pub(crate) fn leader_worker_sets() -> Projection<DynamicObject, Self> {
@@ -126,16 +175,6 @@ impl Workload {
     }
 }
 
-fn pod_template(template: &PodTemplateSpec) -> (Option<Template>, Labels) {
-    let labels = template.metadata.iter().flat_map(|meta| meta.labels.iter().flatten());
-    (template.spec.as_ref().map(Template::new), pod_labels(labels))
-}
-
-fn pod_demand(template: &PodTemplateSpec) -> Option<Arc<ReplicaDemand>> {
-    let leader = PodDemand::new(template.spec.as_ref()?);
-    Some(Arc::new(ReplicaDemand { leader, workers: None }))
-}
-
 fn group_demand(replica: &ReplicaTemplate) -> Arc<ReplicaDemand> {
     let workers = replica.workers.as_ref().map(|workers| {
         let count = u32::try_from(workers.count).unwrap_or(u32::MAX);
@@ -151,6 +190,7 @@ fn pod_labels<'a>(labels: impl IntoIterator<Item = (&'a String, &'a String)>) ->
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
     use kube::runtime::watcher::Event;
     use serde_json::json;
     use wva_objects::servers::ServingPods;
@@ -158,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    fn deployment(uid: &str, replicas: u32, deleted: Option<&str>) -> Deployment {
+    fn deployment(uid: &str, replicas: u32, deleted: Option<&str>) -> AppsWorkload {
         serde_json::from_value(json!({
             "metadata": {"name": "d", "namespace": "ns", "uid": uid, "deletionTimestamp": deleted},
             "spec": {"replicas": replicas, "selector": {}, "template": {}},
@@ -167,9 +207,20 @@ mod tests {
     }
 
     #[test]
+    fn each_kind_has_its_path() {
+        for (kind, plural) in [
+            (ApiResource::erase::<Deployment>(&()), "deployments"),
+            (ApiResource::erase::<StatefulSet>(&()), "statefulsets"),
+        ] {
+            let path = AppsWorkload::url_path(&kind, Some("ns"));
+            assert_eq!(path, format!("/apis/apps/v1/namespaces/ns/{plural}"));
+        }
+    }
+
+    #[test]
     fn creation_and_deletion_start_a_cycle_but_scaling_does_not() {
         let mut writer = Writer::new(Workload::deployments());
-        let mut apply = |d: Deployment| writer.apply(&Event::Apply(d));
+        let mut apply = |d: AppsWorkload| writer.apply(&Event::Apply(d));
         assert!(apply(deployment("1", 2, None)));
         assert!(!apply(deployment("1", 3, None)));
         assert!(apply(deployment("1", 3, Some("2026-01-01T00:00:00Z"))), "its deletion started");
