@@ -23,8 +23,12 @@ pub(crate) const VARIANTS: usize = 1000;
 
 /// Time limit for storing one object, on a busy machine.
 const CALL: Duration = Duration::from_secs(30);
-/// Time limit until thousands of pods are ready, on a busy machine.
-const PODS_WITHIN: Duration = Duration::from_mins(10);
+/// Time limit until the pods of a namespace are ready, on a busy machine.
+const PODS_WITHIN: Duration = Duration::from_mins(20);
+/// Nodes, at least.
+const NODES: u32 = 20;
+/// Pods for each node, which has room and GPUs for 256.
+const PODS_OF_NODE: usize = 200;
 
 /// Creates this number of namespaces with these manifests in each; returns their names.
 pub(super) async fn store(
@@ -86,8 +90,9 @@ impl ServingCluster {
             "{namespaces} namespaces do not divide {variants} variants: choose a number that does"
         );
         let each = variants / namespaces;
+        let nodes = u32::try_from(fleet.pods().div_ceil(PODS_OF_NODE))?.max(NODES);
         let testbed = Testbed::start(Options {
-            nodes: vec![NodeGroup { gpus: 256, ..NodeGroup::new("h100", 20, "NVIDIA-H100-80GB-HBM3") }],
+            nodes: vec![NodeGroup { gpus: 256, ..NodeGroup::new("h100", nodes, "NVIDIA-H100-80GB-HBM3") }],
             pod_start: Duration::from_secs(1),
             scrape_interval: Duration::from_secs(15),
             many_pods: true,
